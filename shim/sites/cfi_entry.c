@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds and opens an entry of call frame information. */
+/* Finds and opens an entry of the call frame information. */
 #include "shim/sites/cfi_entry.h"
 
-/* Of a CIE or FDE: what follows its length. */
+/* Opens a CIE or FDE: the bytes after its length. */
 static struct ms_cfi_reader open_entry(const uint8_t *at)
 {
     struct ms_cfi_reader length = {at, at + 4, false};
     uint32_t bytes = (uint32_t)ms_cfi_fixed(&length, 4);
-    if (bytes == 0 || bytes == UINT32_MAX) { /* the end; a 64-bit length */
+    if (bytes == 0 || bytes == UINT32_MAX) { /* the end, or a 64-bit length */
         return (struct ms_cfi_reader){at, at, true};
     }
     return (struct ms_cfi_reader){length.at, length.at + bytes, false};
@@ -86,13 +86,13 @@ bool ms_cfi_read_entry(struct ms_cfi_entry *entry, const uint8_t *at)
     return !in->bad && (entry->encoding & MS_POINTER_INDIRECT) == 0;
 }
 
-struct row { /* of the search table; both relative to where .eh_frame_hdr begins */
+struct row { /* of the search table; both relative to the start of .eh_frame_hdr */
     int32_t code, entry;
 };
 
 bool ms_cfi_find_entry(const uint8_t *tables, uint64_t address, const uint8_t **at)
 {
-    /* version, then how the pointer to .eh_frame, the count and the table are encoded */
+    /* the version, then the encodings of the pointer to .eh_frame, of the count and of the table */
     struct ms_cfi_reader in = {tables + 4, tables + 24, false};
     if (tables[0] != 1 || tables[2] != MS_POINTER_UDATA4 ||
         tables[3] != (MS_POINTER_TABLE_RELATIVE | MS_POINTER_SDATA4) ||
@@ -106,7 +106,7 @@ bool ms_cfi_find_entry(const uint8_t *tables, uint64_t address, const uint8_t **
     if (in.bad) {
         return false;
     }
-    while (below < above) { /* the last row that begins at or before the address */
+    while (below < above) { /* finds the last row that begins at or before the address */
         uint32_t middle = below + (above - below) / 2;
         if (rows[middle].code <= wanted) {
             below = middle + 1;

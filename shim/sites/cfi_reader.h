@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the numbers of call frame information (DWARF 5, sections 6.4 and 7.6; Linux Standard Base,
- * "Exception Frames"). A reader looks at memory of the process and never past its end. No function
+ * "Exception Frames"). A reader reads memory of the process, and never past its end. No function
  * here takes a lock or allocates; one reader belongs to one thread. */
 #ifndef MS_SITES_CFI_READER_H
 #define MS_SITES_CFI_READER_H
@@ -27,18 +27,19 @@ enum ms_pointer_encoding {
 
 struct ms_cfi_reader {
     const uint8_t *at, *end;
-    bool bad; /* came to the end, or met what it does not know */
+    bool bad; /* reached the end, or met an unknown form */
 };
 
-/* The next bytes, 8 at most, as a number without sign. 0, and bad, where fewer are left. */
+/* The next bytes, 8 at most, as an unsigned number. If fewer are left: 0, and the reader is bad. */
 uint64_t ms_cfi_fixed(struct ms_cfi_reader *in, size_t bytes);
 
-/* The next LEB128 number, without and with sign. Bad where it does not end, or not in 64 bits. */
+/* The next LEB128 number, unsigned or signed. Bad if it does not end, or does not fit into 64
+ * bits. */
 uint64_t ms_cfi_uleb(struct ms_cfi_reader *in);
 int64_t ms_cfi_sleb(struct ms_cfi_reader *in);
 
-/* The next pointer: absolute, or relative to where it lies. Any other base is bad. What
- * MS_POINTER_INDIRECT asks for is not done. */
+/* The next pointer: absolute, or relative to its own address. Any other base is bad.
+ * MS_POINTER_INDIRECT is ignored. */
 uint64_t ms_cfi_pointer(struct ms_cfi_reader *in, uint8_t encoding);
 
 #endif

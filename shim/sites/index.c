@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 
 #define FIRST_SLOTS 1024u
-#define STEP_BYTES  (64u << 10) /* by which an array grows */
+#define STEP_BYTES  (64u << 10) /* growth step of an array */
 
-static uint64_t taken_bytes; /* under the lock */
+static uint64_t taken_bytes; /* guarded by the lock */
 
 static void *map(size_t bytes, int protection)
 {
@@ -47,7 +47,7 @@ static size_t slots_bytes(uint32_t count)
     return sizeof(struct ms_slots) + (size_t)count * sizeof(uint64_t);
 }
 
-/* The entry last: whoever sees it sees what its number stands for. */
+/* The entry is written last: whoever sees it sees what its number stands for. */
 static void put(struct ms_slots *slots, uint64_t entry)
 {
     uint32_t at = (uint32_t)(entry >> 32) & slots->mask;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory that never moves, and tables in it: what call sites are kept in.
+/* Host memory that never moves, and the tables in it that hold call sites.
  *
- * None of it is the application's heap. All of it together is bounded. Whoever adds holds one lock;
- * looking things up takes none: what is found was complete before it could be found. */
+ * None of it comes from the application's heap, and its total is bounded. One lock guards
+ * additions; look-ups take none, because an item can be found only after it is complete. */
 #ifndef MEMSHIM_SHIM_SITES_INDEX_H
 #define MEMSHIM_SHIM_SITES_INDEX_H
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MS_SITES_MAX_BYTES (256ULL << 20) /* of host memory for all of it */
+#define MS_SITES_MAX_BYTES (256ULL << 20) /* of host memory, in total */
 
 /* Addresses for an array that grows in place. */
 struct ms_pages {
@@ -19,31 +19,31 @@ struct ms_pages {
     size_t reserved_bytes, usable_bytes;
 };
 
-/* False: the process may not have so many addresses. */
+/* False: the process may not have that many addresses. */
 bool ms_pages_reserve(struct ms_pages *pages, size_t bytes);
 
-/* The first `bytes` of it can be used from here on. False: there is no room. Under the lock. */
+/* Makes the first `bytes` of it usable. False: no room. The caller holds the lock. */
 bool ms_pages_reach(struct ms_pages *pages, size_t bytes);
 
-/* How much all of it takes now. Under the lock. */
+/* How many bytes all of it takes now. The caller holds the lock. */
 uint64_t ms_pages_taken_bytes(void);
 
-/* From hashes to numbers that are not 0, several for one hash where that comes about. */
+/* Maps hashes to numbers other than 0; several numbers may share a hash. */
 struct ms_slots {
     uint32_t mask;
     _Atomic uint64_t entries[]; /* upper half of the hash, number; 0: free */
 };
 
 struct ms_site_index {
-    struct ms_slots *_Atomic slots; /* null before the first number */
-    uint32_t used;                  /* under the lock */
-    bool shared; /* looked into without the lock: an array that is replaced stays */
+    struct ms_slots *_Atomic slots; /* null until the first number is added */
+    uint32_t used;                  /* guarded by the lock */
+    bool shared;                    /* read without the lock, so a replaced array is kept */
 };
 
-/* Puts the number in. False: there is no room. Under the lock. */
+/* Adds the number. False: no room. The caller holds the lock. */
 bool ms_index_add(struct ms_site_index *index, uint64_t hash, uint32_t number);
 
-/* Goes through the numbers whose hash agrees, as far as its upper half goes. */
+/* Iterates over the numbers whose hash agrees in its upper half. */
 struct ms_probe {
     const struct ms_slots *slots;
     uint32_t hash, at;
@@ -56,7 +56,7 @@ static inline struct ms_probe ms_probe(const struct ms_site_index *index, uint64
                              upper};
 }
 
-/* 0: there are no more. */
+/* 0: no more. */
 static inline uint32_t ms_probe_next(struct ms_probe *probe)
 {
     while (probe->slots != NULL) {
@@ -70,7 +70,7 @@ static inline uint32_t ms_probe_next(struct ms_probe *probe)
     return 0;
 }
 
-/* Another word into a hash. */
+/* Mixes another word into a hash. */
 static inline uint64_t ms_mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15U;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives stacks their numbers, and defines what is new of them in the trace. */
+/* Numbers stacks, and defines their new parts in the trace. */
 #include "shim/sites/intern.h"
 
 #include <limits.h>
@@ -10,33 +10,34 @@
 #include "report/fold/frame_hints.h"
 #include "shim/sites/index.h"
 
-#define NODES_MAX   (1u << 24) /* of a tree: addresses are set aside for them */
+#define NODES_MAX   (1u << 24) /* of a tree; this many addresses are reserved for them */
 #define CODES_MAX   (1u << 20)
 #define MODULES_MAX 8192u
 
-/* A frame beside its place in the tree. Nodes lie in runs: each has the one before it as its
- * caller, but the first, whose caller is another run's. So most of what a new stack adds needs
- * neither a caller nor an entry of the index. */
+/* A frame's place in the tree. Nodes lie in runs. In a run the caller of each node is the one
+ * before it; the caller of the first node is in another run. So most nodes of a new stack need
+ * neither a caller nor an entry in the index. */
 struct link {
-    uint32_t to;    /* the first of the run that it is in; in that: its caller, and FIRST */
-    uint32_t names; /* its module, its code */
+    uint32_t to;    /* the first node of its run; for that node: its caller, and FIRST */
+    uint32_t names; /* its module or its code object */
 };
 #define FIRST (1u << 31)
 
 struct tree {
-    struct ms_pages frames, links; /* by node */
-    struct ms_site_index index;    /* the first of each run */
-    uint32_t count;                /* nodes are 1 to it */
+    struct ms_pages frames, links; /* indexed by node */
+    struct ms_site_index index;    /* the first node of each run */
+    uint32_t count;                /* nodes have the numbers 1 to this */
 };
 
 struct code {
     uint64_t address, identity;
-    enum { NOBODYS, THE_MODELS, THE_OPTIMIZERS } memory; /* that is asked for right under it */
+    /* To whom memory belongs that is requested directly below it. */
+    enum { NOBODYS, THE_MODELS, THE_OPTIMIZERS } memory;
 };
 
 struct module {
     struct ms_native_module is;
-    uint64_t seen; /* it lay there as late as under this generation of the process's modules */
+    uint64_t seen; /* the latest generation of the process's modules in which it was found there */
 };
 
 static struct tree natives, pythons;
@@ -91,7 +92,7 @@ static bool holds(const struct ms_native_module *module, uint64_t address)
     return address - module->base < module->bytes;
 }
 
-/* The last of those that are known to lie there now; 0: none. */
+/* The last of the modules that are known to lie there now; 0: none. */
 static uint32_t module_at(uint64_t address, uint64_t seen) MS_REQUIRES(*MS_LOCK(SITES))
 {
     const struct module *known = modules.base;
@@ -125,8 +126,8 @@ static uint32_t keep_module(const struct ms_native_module *module, struct record
     return id;
 }
 
-/* 0: it has none, or no room. The loader is asked without the lock: its own may be held by a thread
- * that waits for this one. */
+/* 0: no module, or no room. The loader is asked without our lock, because another thread may hold
+ * the loader's while it waits for this one. */
 static uint32_t meet_module(uint64_t address, uint64_t seen, ms_trace_t *trace,
                             struct ms_native_module *module)
 {
@@ -147,7 +148,7 @@ static uint32_t meet_module(uint64_t address, uint64_t seen, ms_trace_t *trace,
 void ms_intern_modules(const struct ms_native_stack *stack, ms_trace_t *trace,
                        struct ms_stack_modules *out)
 {
-    struct ms_native_module last = {0}; /* where nothing was found it covers nothing */
+    struct ms_native_module last = {0}; /* where nothing was found, it covers no address */
     uint32_t last_id = 0;
     for (uint32_t i = 0; i < stack->count; i++) {
         const uint64_t address = stack->addresses[i];
@@ -167,7 +168,7 @@ void ms_intern_modules(const struct ms_native_stack *stack, ms_trace_t *trace,
 
 /* --- Code objects ----------------------------------------------------------------------------- */
 
-/* What a code object is called, and its definition: too large for any stack. Under the lock. */
+/* The name and definition of a code object: too large for any stack. Guarded by the lock. */
 static struct ms_python_code reading MS_GUARDED_BY(*MS_LOCK(SITES));
 static union {
     struct ms_code_definition is;
@@ -193,7 +194,8 @@ static bool define_code(ms_trace_t *trace, uint32_t id) MS_REQUIRES(*MS_LOCK(SIT
     return ms_trace_define(trace, MS_DEFINE_CODE, &recording, (size_t)(at - recording.bytes));
 }
 
-/* A function that is merely named step may be a loop's. */
+/* A function merely named `step` may be a training loop's, so it does not count as an
+ * optimizer's. */
 static int memory_of(const struct ms_frame_hints *hints)
 {
     if (hints->hint == MS_HINT_MODULE || hints->hint == MS_HINT_BACKWARD) {
@@ -246,7 +248,8 @@ static uint32_t caller_of(const struct link *links, uint32_t node)
     return (links[node].to & FIRST) != 0 ? links[node].to & ~FIRST : node - 1;
 }
 
-/* The node that lies behind a caller in its run, and those of other runs: a caller's. */
+/* Iterates over the nodes that a caller has called: the next one in its run, and first nodes of
+ * other runs. */
 struct callees {
     const struct link *links;
     struct ms_probe probe;
@@ -261,7 +264,7 @@ static struct callees callees_of(const struct tree *tree, uint32_t caller, uint6
     return (struct callees){links, ms_probe(&tree->index, hash), caller, followed ? caller + 1 : 0};
 }
 
-/* 0: there are no more. */
+/* 0: no more. */
 static uint32_t next_callee(struct callees *callees)
 {
     uint32_t node = callees->follower;
@@ -275,7 +278,7 @@ static uint32_t next_callee(struct callees *callees)
     return node;
 }
 
-/* Room for the next node; 0: there is none. */
+/* Makes room for the next node; 0: none. */
 static uint32_t next_node(struct tree *tree, size_t frame_bytes)
 {
     const uint32_t node = tree->count + 1;
@@ -284,7 +287,7 @@ static uint32_t next_node(struct tree *tree, size_t frame_bytes)
     return room ? node : 0;
 }
 
-/* The frame has been written and recorded. */
+/* Adds the node. Its frame has been written and recorded. */
 static bool add_node(struct tree *tree, uint32_t node, uint64_t hash, uint32_t caller,
                      uint32_t names)
 {
@@ -295,8 +298,8 @@ static bool add_node(struct tree *tree, uint32_t node, uint64_t hash, uint32_t c
     return follows || ms_index_add(&tree->index, hash, node);
 }
 
-/* A node of the native tree is its caller, its address, and what module that is in: another module
- * at the same place is another node. */
+/* A node of the native tree is identified by its caller, its address, and the module there: another
+ * module at the same address makes another node. */
 static uint32_t find_native(uint64_t hash, uint32_t caller, uint64_t address, uint32_t module)
 {
     const uint64_t *frames = natives.frames.base;
@@ -341,7 +344,7 @@ bool ms_intern_native(const struct ms_native_stack *stack, const struct ms_stack
     return true;
 }
 
-/* 0 where they are the same. Without branches: most are. */
+/* 0 if they are the same. Without branches, because most are. */
 static uint64_t difference(const struct ms_python_frame *a, const struct ms_python_frame *b)
 {
     return (a->code ^ b->code) | (a->identity ^ b->identity) | (a->instruction ^ b->instruction) |

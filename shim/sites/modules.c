@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Knows the loaded files of code by their addresses, and sees when one goes. */
+/* Finds loaded code files by address, and notices when one is unloaded. */
 #include "shim/sites/modules.h"
 
 #include <dlfcn.h>
@@ -20,8 +20,8 @@
 
 _Atomic uint64_t ms_modules_epoch;
 
-/* glibc's struct dl_find_object, as <dlfcn.h> has it since 2.35: older headers lack it. The flags
- * and the reserved words are not looked at. */
+/* glibc's struct dl_find_object, as in <dlfcn.h> since 2.35: older headers lack it. The flags and
+ * the reserved words are not used. */
 struct found_object {
     unsigned long long flags;
     void *begin, *end;
@@ -34,15 +34,14 @@ typedef int (*dlclose_t)(void *handle);
 
 static _Atomic(find_object_t) find_object;
 static _Atomic bool watching;
-static _Atomic uint64_t unloads_seen; /* dlpi_subs */
+static _Atomic uint64_t unloads_seen; /* dlpi_subs at the last check */
 
-/* --- Which file -------------------------------------------------------------------------------
- */
+/* --- Look-up ---------------------------------------------------------------------------------- */
 
 struct search {
     uintptr_t address;
     const uint8_t *tables;
-    struct ms_native_module *module; /* null: not asked for */
+    struct ms_native_module *module; /* null: not wanted */
     char *path;
     uint32_t path_bytes;
 };
@@ -75,8 +74,8 @@ static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * no
     }
 }
 
-/* The loader knows the program by an empty name, and a library by the name it was asked for. Stacks
- * may be small: the caller's buffer is the only one. */
+/* The loader's name for the program is empty, and for a library it is the name that was asked for.
+ * Stacks may be small, so the caller's buffer is the only one. */
 static void absolute_path(const char *name, char *path, uint32_t path_bytes)
 {
     if (name[0] == '\0') {
@@ -125,16 +124,15 @@ const uint8_t *ms_modules_tables(uint64_t address)
     return dl_iterate_phdr(search_object, &search) != 0 ? search.tables : NULL;
 }
 
-/* --- When one goes ----------------------------------------------------------------------------
- */
+/* --- Unloading -------------------------------------------------------------------------------- */
 
-/* Modules that were asked for, by their bases, so that the same file loaded anew is distinct from
- * the one that stayed. */
+/* Modules that were asked for, by base address. A file that was loaded anew must differ from one
+ * that stayed. */
 static struct known {
     uintptr_t base;
     uint64_t generation;
     bool present;
-} known[KNOWN_MAX]; /* under MODULES */
+} known[KNOWN_MAX]; /* guarded by MODULES */
 static uint32_t known_count MS_GUARDED_BY(*MS_LOCK(MODULES));
 static uint64_t last_generation MS_GUARDED_BY(*MS_LOCK(MODULES));
 
@@ -211,9 +209,10 @@ static dlclose_t next_dlclose(void)
     return function;
 }
 
-/* Many libraries are opened only to be asked whether they are there: what is known stays good then.
- * The loader's lock is let go by the time that the call returns, so another thread may load
- * something in the same place before it is counted here: the calls under way count until then. */
+/* Many libraries are opened only to see whether they exist; their unloading must not invalidate
+ * what is known. When dlclose returns, it has released the loader's lock, and another thread may
+ * have loaded something in the same place before the unloading is counted here. So a call counts as
+ * under way until then. */
 static int watched_dlclose(dlclose_t real, void *handle)
 {
     atomic_fetch_add_explicit(&ms_modules_epoch, 1, memory_order_acq_rel);
@@ -228,8 +227,8 @@ static int watched_dlclose(dlclose_t real, void *handle)
     return result;
 }
 
-/* Exported in front of the C library's. It does not look at who calls it, unlike dlopen and dlsym:
- * an ordinary wrapper serves. */
+/* Exported in front of the C library's. Unlike dlopen and dlsym, it does not depend on its caller,
+ * so an ordinary wrapper will do. */
 __attribute__((visibility("default"))) int dlclose(void *handle)
 {
     dlclose_t real = next_dlclose();

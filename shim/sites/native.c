@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a walk from a frame outwards gives is a function of four things: the frame's return address,
- * its stack pointer, its frame pointer where a frame further out still needs it, and the stack
- * words that are read on the way (return addresses, and saved frame pointers that are still
- * needed). So where a frame equals a remembered one in the first three, and the words hold what
- * they held, the remembered frames are what a walk would give, whatever happened in between: they
- * are taken over. That is all the words a walk reads, as long as frames are of the plain kind; from
- * a frame of another kind outwards nothing inside of it is remembered. The tables are the third
- * party: where a library has gone, all that is remembered is forgotten. */
+/* Walks stacks outwards, and reuses what the last walk of the thread found.
+ *
+ * The result of a walk from a frame outwards depends on four things: the frame's return address,
+ * its stack pointer, its frame pointer if a frame further out needs it, and the stack words that
+ * the walk reads (return addresses, and saved frame pointers that are still needed). If a frame
+ * equals a remembered one in the first three, and those words are unchanged, then a walk would find
+ * the remembered frames, whatever happened in between. So they are reused. Plain frames read no
+ * other words; a frame of another kind, and all frames further in, are not remembered. Besides
+ * these, a walk depends on the unwind tables: when a library is unloaded, everything is
+ * forgotten. */
 #include "shim/sites/native.h"
 
 #include <elf.h>
@@ -20,36 +22,37 @@
 #include "shim/sites/thread_memory.h"
 #include "shim/sites/unwind_library.h"
 
-#define OWN_FRAMES_MAX 32u /* of the shim, on top */
+#define OWN_FRAMES_MAX 32u /* frames of the shim on top */
 #define OWN_RULES      8u
 #define FRAMES_MAX     MS_STACK_DEPTH_MAX
 
-/* A frame just walked. Slots are at multiples of 8: the lower bits are free for what else is to be
- * known of the way to the next frame. */
+/* A frame just walked. Slots are multiples of 8, so their lower bits can hold what else matters on
+ * the way to the next frame. */
 struct fresh {
     struct ms_step_at at;
-    uint64_t bp_slot; /* 0: the next frame has the same bp; or'ed with: */
+    uint64_t bp_slot; /* 0: the next frame has the same bp; with these flags: */
 };
 #define USES_BP   1u /* the next frame was found through bp */
-#define BY_MORE   2u /* by more words than a place names */
+#define BY_MORE   2u /* the step read more words than a place records */
 #define SLOT_MASK (~UINT64_C(7))
 
-/* A thread's memory of its last stack: frames [first, FRAMES_MAX), the outermost last, so that
- * frames that come and go on top leave the others where they are. */
+/* A thread's memory of its last stack: frames [first, FRAMES_MAX), with the outermost at the end,
+ * so that frames on top come and go without moving the others. */
 struct memory {
     struct ms_thread_memory is;
     volatile bool busy; /* a capture is under way, which a signal may have interrupted */
-    uint32_t first;     /* of the last stack */
-    uint32_t kept;      /* frames from here on may be taken over */
-    uint64_t stamp;     /* under which they were learned */
+    uint32_t first;     /* the first frame of the last stack */
+    uint32_t kept;      /* frames from here on may be reused */
+    uint64_t stamp;     /* the stamp under which they were learned */
     struct ms_own_stack stack;
     struct {
         uint64_t address;
         union ms_rule rule;
-    } own[OWN_RULES]; /* of the shim's frames on top, as they came last */
+    } own[OWN_RULES]; /* rules of the shim's frames on top, in their last order */
     uint64_t addresses[FRAMES_MAX];
     uint64_t hashes[FRAMES_MAX];                  /* of the addresses from here on outwards */
-    struct ms_stack_place places[FRAMES_MAX + 1]; /* the last one lies further out than any frame */
+    struct ms_stack_place places[FRAMES_MAX + 1]; /* the last one is a sentinel, further out than
+                                                     any frame */
     struct fresh fresh[FRAMES_MAX];
     struct ms_known known;
 };
@@ -62,7 +65,7 @@ static uintptr_t own_text, own_text_bytes;
 /* --- Life -------------------------------------------------------------------------------------
  */
 
-/* The linker's name for where this library begins. */
+/* The linker's name for the start of this library. */
 extern const ElfW(Ehdr) own_header __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 
 static void find_own_text(void)
@@ -133,7 +136,7 @@ static uint64_t hash_of(const uint64_t *addresses, uint32_t count)
 
 #if defined(__x86_64__)
 
-/* The frame furthest in from which on all words that lead outwards hold what they held. */
+/* The innermost frame from which on all words on the way outwards are unchanged. */
 static uint32_t unchanged_from(const struct memory *memory, uint32_t innermost)
 {
     uint32_t at = FRAMES_MAX - 1;
@@ -153,12 +156,12 @@ struct walk {
     struct ms_step_at at;
     struct ms_stack_part part;
     uint64_t stamp;
-    uint32_t valid; /* remembered frames from here on are unchanged; 0: not looked at yet */
-    uint32_t count; /* of fresh frames */
-    uint32_t joint; /* the first frame that is taken over; FRAMES_MAX: none */
+    uint32_t valid; /* remembered frames from here on are unchanged; 0: not checked yet */
+    uint32_t count; /* number of fresh frames */
+    uint32_t joint; /* the first frame that is reused; FRAMES_MAX: none */
 };
 
-/* Whether the frame that the walk has come to is this remembered one, with all further out. */
+/* Whether the walk has come to this remembered frame, and all frames further out are unchanged. */
 static bool is_remembered(struct walk *walk, const struct ms_step_at *at, uint32_t index)
 {
     const struct memory *memory = walk->memory;
@@ -172,14 +175,15 @@ static bool is_remembered(struct walk *walk, const struct ms_step_at *at, uint32
     return index >= walk->valid;
 }
 
-/* An address that no table knows may be code made at run time, or no code at all. */
+/* Whether a call instruction lies before the address. An address in no unwind table may be code
+ * made at run time, or no code at all. */
 static bool follows_call(uint64_t address)
 {
     enum { PAGE = 4096, LONGEST = 7 };
     if (!ms_stack_readable(address - 1)) {
         return false;
     }
-    /* Nothing may lie before the page that the code begins in. */
+    /* The page before the code's page may not be readable. */
     const uint32_t before =
         ms_stack_readable(address - LONGEST) ? LONGEST : (uint32_t)(address % PAGE);
     const uint8_t *end = (const uint8_t *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr)
@@ -195,7 +199,7 @@ static bool follows_call(uint64_t address)
     return false;
 }
 
-/* What a plain step cannot do. */
+/* Steps that are not plain. */
 static __attribute__((noinline)) enum ms_step step_otherwise(struct walk *walk, union ms_rule rule,
                                                              struct fresh *frame)
 {
@@ -208,7 +212,7 @@ static __attribute__((noinline)) enum ms_step step_otherwise(struct walk *walk, 
     return step;
 }
 
-/* The loop that a capture's time goes into: what it needs is in registers. */
+/* The loop in which a capture spends its time: what it needs is in registers. */
 static enum ms_step walk_out(struct walk *walk)
 {
     struct memory *memory = walk->memory;
@@ -248,7 +252,7 @@ static enum ms_step walk_out(struct walk *walk)
     }
 }
 
-/* Puts the fresh frames in front of those taken over. */
+/* Puts the fresh frames in front of the reused ones. */
 static void remember(const struct walk *walk, bool complete)
 {
     struct memory *memory = walk->memory;
@@ -260,7 +264,7 @@ static void remember(const struct walk *walk, bool complete)
         const uint64_t slot = frame->bp_slot & SLOT_MASK;
         at--;
         if (__builtin_expect((frame->bp_slot & BY_MORE) != 0 && by_more == 0, 0)) {
-            by_more = at + 1; /* the outermost such frame: what is further in is not kept */
+            by_more = at + 1; /* the outermost such frame: frames further in are not kept */
         }
         hash = add_to_hash(hash, frame->at.address);
         memory->addresses[at] = frame->at.address;
@@ -276,7 +280,7 @@ static void remember(const struct walk *walk, bool complete)
     memory->kept = !complete ? FRAMES_MAX : by_more != 0 ? by_more : at;
 }
 
-/* Where all that a walk read is remembered, it is enough to know the stack by. */
+/* A stack is entered as known only if all words that its walk read are remembered. */
 static void make_known(struct memory *memory)
 {
     const uint32_t first = memory->first;
@@ -286,7 +290,7 @@ static void make_known(struct memory *memory)
     }
 }
 
-/* The shim's code does not go, and mostly calls itself as it did before. */
+/* The shim's code is never unloaded, and its calls mostly repeat, so its rules are kept here. */
 static inline union ms_rule own_rule(const struct walk *walk, uint32_t index)
 {
     struct memory *memory = walk->memory;
@@ -298,7 +302,7 @@ static inline union ms_rule own_rule(const struct walk *walk, uint32_t index)
     return memory->own[at].rule;
 }
 
-/* Past the shim's own frames on top. */
+/* Steps past the shim's own frames on top. */
 static enum ms_step leave_own(struct walk *walk)
 {
     enum ms_step step = MS_STEPPED;
@@ -315,7 +319,7 @@ static enum ms_step leave_own(struct walk *walk)
     return step;
 }
 
-/* A known stack is the thread's own: where one is found, nothing is to be found out about it. */
+/* Known stacks are the thread's own, so this needs no check of which stack it is. */
 static inline struct ms_known_stack *known_from(struct memory *memory,
                                                 const struct ms_step_at *from, uint64_t epoch)
 {
@@ -324,7 +328,7 @@ static inline struct ms_known_stack *known_from(struct memory *memory,
     return usable ? ms_known_find(&memory->known, from) : NULL;
 }
 
-/* From that frame, or from the caller of this on, the shim's own frames on top left out. */
+/* Walks from that frame, or from this function's caller, without the shim's own frames on top. */
 static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory,
                                                          const struct ms_step_at *from,
                                                          uint64_t epoch,
@@ -399,9 +403,9 @@ static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory,
 
 #endif
 
-/* A stack of so many frames from there on; where there are more than `depth`, its beginning. */
-static inline void tell(struct ms_native_stack *out, const uint64_t *addresses, uint32_t count,
-                        uint32_t depth, uint64_t hash)
+/* Sets a stack of `count` frames; only its first `depth` frames if there are more. */
+static inline void set_stack(struct ms_native_stack *out, const uint64_t *addresses, uint32_t count,
+                             uint32_t depth, uint64_t hash)
 {
     out->addresses = addresses;
     out->cut = count > depth;
@@ -409,7 +413,7 @@ static inline void tell(struct ms_native_stack *out, const uint64_t *addresses, 
     out->hash = count > depth ? hash_of(addresses, depth) : hash;
 }
 
-/* What is not known (null), or longer than it is to be told. */
+/* For a stack that is not known (null), or longer than `depth`. */
 static __attribute__((noinline)) void capture_otherwise(struct memory *memory,
                                                         struct ms_known_stack *known,
                                                         const struct ms_step_at *from,
@@ -419,11 +423,12 @@ static __attribute__((noinline)) void capture_otherwise(struct memory *memory,
     const enum ms_step end =
         known != NULL ? MS_STEP_OUTERMOST : walk_stack(memory, from, epoch, &known);
     if (known != NULL) {
-        tell(out, known->words, known->count, depth, known->hash);
+        set_stack(out, known->words, known->count, depth, known->hash);
         out->note = out->cut ? NULL : &known->note;
     } else {
         const uint32_t first = memory->first, count = FRAMES_MAX - first;
-        tell(out, &memory->addresses[first], count, depth, count != 0 ? memory->hashes[first] : 0);
+        set_stack(out, &memory->addresses[first], count, depth,
+                  count != 0 ? memory->hashes[first] : 0);
         out->cut |= end == MS_STEPPED;
     }
     out->lost = !out->cut && end >= MS_STEP_UNKNOWN;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define HEAD_WORDS (sizeof(struct ms_known_stack) / sizeof(uint64_t))
-#define PATIENCE   4096u /* stacks that find no room, before all others are given up for them */
+#define PATIENCE   4096u /* so many stacks may find no room before the table is emptied */
 
 void ms_known_forget(struct ms_known *known)
 {
@@ -15,7 +15,7 @@ void ms_known_forget(struct ms_known *known)
 
 /* --- Meeting ---------------------------------------------------------------------------------- */
 
-/* A stack that does not come again is not worth its room. */
+/* A stack that came only once is not worth the room. */
 static bool came_before(struct ms_known *known, uint64_t sp, uint64_t hash)
 {
     const uint64_t mixed = (hash ^ sp) * UINT64_C(0x9e3779b97f4a7c15);
@@ -25,7 +25,7 @@ static bool came_before(struct ms_known *known, uint64_t sp, uint64_t hash)
     return before;
 }
 
-/* 0: there is none. Places begin at 1. */
+/* 0: no room. Places begin at 1. */
 static uint32_t room_for(struct ms_known *known, uint32_t words_count)
 {
     const uint32_t wanted = (uint32_t)HEAD_WORDS + words_count + words_count / 2;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks of a thread that came more than once, known again without a walk.
+/* Stacks that a thread met more than once, recognized without a walk.
  *
- * Which stack it is follows from its innermost frame (return address, stack pointer, frame pointer
- * where one further out is found through it) and from the stack words that a walk would read
- * (native.c). A known stack is that frame and those words, in a row: comparing them costs a
- * fraction of finding them one through the other. */
+ * A stack is determined by its innermost frame (return address, stack pointer, and frame pointer if
+ * a frame further out is found through it) and by the stack words that a walk would read
+ * (native.c). A known stack is that frame and those words, in one array. Comparing them costs a
+ * fraction of finding them one by one. */
 #ifndef MEMSHIM_SHIM_SITES_NATIVE_KNOWN_H
 #define MEMSHIM_SHIM_SITES_NATIVE_KNOWN_H
 
@@ -17,33 +17,33 @@
 #define MS_KNOWN_WORDS  (1u << 16) /* for all known stacks of a thread */
 #define MS_KNOWN_CHAINS 512u
 #define MS_KNOWN_MET    2048u
-#define MS_KNOWN_TRIES  8u /* of stacks with one innermost frame */
+#define MS_KNOWN_TRIES  8u /* stacks to compare that have the same innermost frame */
 
-/* A frame of a stack; its return address lies beside it. */
+/* A frame's place on the stack; its return address is kept beside it. */
 struct ms_stack_place {
     uint64_t sp, bp;
-    uint64_t bp_slot; /* where the caller's bp was read, 0 where nobody further out needs it */
-    bool needs_bp;    /* a frame from here on outwards is found through it */
+    uint64_t bp_slot; /* where the caller's bp was read; 0 if no frame further out needs it */
+    bool needs_bp;    /* some frame from here on outwards is found through it */
 };
 
 struct ms_known_stack {
     uint64_t sp, bp, hash; /* hash: of its addresses */
-    uint32_t next;         /* of its chain: where that begins in the thread's words; 0: none */
-    uint32_t count;        /* of frames */
+    uint32_t next;         /* the next in its chain, as an index into the thread's words; 0: none */
+    uint32_t count;        /* number of frames */
     uint32_t words_count;
     uint32_t needs_bp; /* 0 or 1 */
     struct ms_native_note note;
     uint64_t words[]; /* the return addresses, then saved frame pointers; then, 32 bits each, how
-                         many words above sp each of them lies (but the first, which is in no word
-                         that is read) */
+                         many words above sp each of them lies (except the first return address,
+                         which no word that is read contains) */
 };
 
-/* Those of a thread. All zero: none. */
+/* The known stacks of a thread. All zero: none. */
 struct ms_known {
-    uint32_t used;   /* of words */
-    uint32_t missed; /* how many did not fit since */
+    uint32_t used;   /* number of words in use */
+    uint32_t missed; /* stacks that found no room since */
     uint32_t chains[MS_KNOWN_CHAINS];
-    uint32_t met[MS_KNOWN_MET]; /* of stacks that came once: part of their hashes */
+    uint32_t met[MS_KNOWN_MET]; /* parts of the hashes of stacks that came once */
     uint64_t words[MS_KNOWN_WORDS];
 };
 
@@ -60,8 +60,8 @@ static inline uint32_t *ms_known_chain(struct ms_known *known, uint64_t address,
     return &known->chains[(hash >> 32) % MS_KNOWN_CHAINS];
 }
 
-/* Whether the words hold what they held. The loads do not wait for each other: this is what makes a
- * known stack cheap. */
+/* Whether the words are unchanged. The loads do not depend on each other, which makes known stacks
+ * cheap. */
 static inline bool ms_known_holds(const struct ms_known_stack *stack)
 {
     const uint64_t *expected = stack->words + 1;
@@ -84,8 +84,8 @@ static inline bool ms_known_holds(const struct ms_known_stack *stack)
     return differing == 0;
 }
 
-/* The stack that `at` is the innermost frame of; null where it is not known. The stack is the
- * thread's own one, which can be read up to its top. */
+/* The known stack whose innermost frame is `at`; null if there is none. `at` is on the thread's own
+ * stack, which can be read up to its top. */
 static inline __attribute__((always_inline)) struct ms_known_stack *
 ms_known_find(struct ms_known *known, const struct ms_step_at *at)
 {
@@ -101,8 +101,8 @@ ms_known_find(struct ms_known *known, const struct ms_step_at *at)
     return NULL;
 }
 
-/* A stack that was walked, and that was not known: where it came before, it is known from now on.
- * All its frames were found by the words that the places name. */
+/* Called with a stack that was walked because it was not known. If it came before, it is known from
+ * now on. The words that the places name were enough to find all its frames. */
 void ms_known_meet(struct ms_known *known, const struct ms_stack_place *places,
                    const uint64_t *addresses, uint32_t count, uint64_t hash);
 

@@ -9,12 +9,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE          4096u                /* or larger: then each is asked about several times */
-#define OWN_MAX_BYTES (UINT64_C(64) << 20) /* that are asked about at once */
-#define REACH_BYTES   (UINT64_C(4) << 20)  /* of one frame on another stack */
+/* Pages may be larger: then each is asked about several times. */
+#define PAGE          4096u
+#define OWN_MAX_BYTES (UINT64_C(64) << 20) /* how much is asked about at once */
+#define REACH_BYTES   (UINT64_C(4) << 20)  /* how far one frame on another stack may reach */
 
-/* The kernel copies the set of signals before it looks at what is to be done with it, which is
- * nothing it knows. */
+/* Asks by a system call that copies a signal set and only then rejects the operation: EINVAL means
+ * that the word could be read. */
 bool ms_stack_readable(uint64_t address)
 {
     int saved = errno;
@@ -29,7 +30,7 @@ static uint64_t page_of(uint64_t address)
     return address & ~(uint64_t)(PAGE - 1);
 }
 
-/* The first page from begin on that cannot be read; end where all before it can. */
+/* The first page from begin on that cannot be read; end if all pages before it can. */
 static uint64_t first_unreadable(uint64_t begin, uint64_t end)
 {
     uint64_t page = begin;
@@ -39,8 +40,8 @@ static uint64_t first_unreadable(uint64_t begin, uint64_t end)
     return page < end ? page : end;
 }
 
-/* glibc keeps a thread's control block at the top of its stack, and the kernel the program's name
- * at the top of the main thread's. */
+/* glibc keeps a thread's control block at the top of its stack, and the kernel keeps the program's
+ * name at the top of the main thread's. */
 static uint64_t top_of_own(void)
 {
     if (syscall(SYS_gettid) != getpid()) {
@@ -50,8 +51,8 @@ static uint64_t top_of_own(void)
     return name & ~UINT64_C(7);
 }
 
-/* Makes the own stack begin at or below the pointer, where all between is readable. Where it is
- * not, what lies before the gap is another stack, whichever part of it the pointer is in. */
+/* Extends the own stack down to the pointer if everything in between is readable. If not, whatever
+ * lies below the gap counts as another stack. */
 static bool extend_own(struct ms_own_stack *own, uint64_t pointer)
 {
     if (pointer - own->other_begin < own->other_end - own->other_begin) {

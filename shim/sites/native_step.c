@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps out of one frame by the rule of its return address. */
+/* Steps out of one frame by the rule for its return address. */
 #include "shim/sites/native_step.h"
 
 #include <ucontext.h>
@@ -8,13 +8,13 @@
 
 #if defined(__x86_64__)
 
-/* Below the stack pointer, and left alone by signal handlers. Source: System V ABI for AMD64, "The
+/* Below the stack pointer; signal handlers leave it alone. Source: System V ABI for AMD64, "The
  * Stack Frame". */
 #    define RED_ZONE_BYTES UINT64_C(128)
 
-/* Where the tables say that a register is saved. A signal may come when a function has restored its
- * registers but has not returned: tables go on naming their places, which by then are in the red
- * zone. */
+/* Whether a register can be saved where the tables say. A signal may come when a function has
+ * restored its registers but not returned. The tables still name their places, which are in the red
+ * zone by then. */
 static bool may_be_saved_at(const struct ms_step_at *at, const struct ms_stack_part *part,
                             uint64_t cfa, uint64_t slot)
 {
@@ -24,7 +24,7 @@ static bool may_be_saved_at(const struct ms_step_at *at, const struct ms_stack_p
     return slot >= at->sp || slot >= part->begin || ms_stack_readable(slot);
 }
 
-/* The CFA ends the frame: it is further out, and the word below it can be read. */
+/* Whether the CFA can be the frame's end: it is further out, and the word below it can be read. */
 static bool may_end_at(const struct ms_step_at *at, struct ms_stack_part *part, uint64_t cfa)
 {
     return cfa > at->sp && (cfa & 7) == 0 &&
@@ -59,8 +59,8 @@ static enum ms_step step_indirectly(struct ms_step_at *at, union ms_rule rule,
     return step_to(at, rule, part, ms_word_at(slot) + (uint64_t)(rule.add_words * 8));
 }
 
-/* The kernel saved the registers of the frame that comes next: that may lie on another stack, above
- * or below. */
+/* The kernel saved the registers of the next frame, which may lie on another stack, above or
+ * below. */
 static enum ms_step step_over_signal(struct ms_step_at *at, struct ms_stack_part *part,
                                      struct ms_own_stack *own)
 {

@@ -9,17 +9,17 @@
 #include "shim/sites/native_stack.h"
 #include "shim/sites/unwind_rule.h"
 
-/* How far a walk has come: registers as they are in the frame that `address` returns to. */
+/* The state of a walk: registers as in the frame that `address` returns to. */
 struct ms_step_at {
     uint64_t address, sp, bp;
 };
 
 enum ms_step {
-    MS_STEPPED,         /* as ms_step_plainly does: by the words at CFA - 8 and *bp_slot alone */
-    MS_STEPPED_BY_MORE, /* by other words than these too, or on a stack that is not the thread's own
-                         */
-    MS_STEP_OUTERMOST,  /* there is nothing further out, and no word was read to know it */
-    MS_STEP_ENDED,      /* likewise, but known from a word */
+    MS_STEPPED,         /* as ms_step_plainly does, reading only the words at CFA - 8 and
+                         *bp_slot */
+    MS_STEPPED_BY_MORE, /* read other words, too, or is on a stack that is not the thread's own */
+    MS_STEP_OUTERMOST,  /* nothing is further out, and no word was read to find that out */
+    MS_STEP_ENDED,      /* the same, but a word had to be read */
     MS_STEP_UNKNOWN,    /* the address is in no table */
     MS_STEP_LOST        /* this cannot be a frame */
 };
@@ -29,9 +29,9 @@ static inline uint64_t ms_word_at(uint64_t address)
     return *(const uint64_t *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr)
 }
 
-/* A plain rule's way out, where every word that it names lies in the frame and below `end`, up to
- * which the stack may be read. Else false, and nothing has changed. bp_slot: where the caller's bp
- * was read; 0: it was kept. */
+/* Steps out by a plain rule, if every word that it names lies in the frame and below `end`, up to
+ * which the stack may be read. Otherwise returns false and changes nothing. bp_slot: where the
+ * caller's bp was read; 0: it was kept. */
 static inline __attribute__((always_inline)) bool
 ms_step_plainly(struct ms_step_at *at, union ms_rule rule, uint64_t end, uint64_t *bp_slot)
 {
@@ -57,8 +57,8 @@ ms_step_plainly(struct ms_step_at *at, union ms_rule rule, uint64_t end, uint64_
     return true;
 }
 
-/* Any frame: what the function above would not do. part: of the stack that `at` is on; changes
- * where the next frame is on another. */
+/* Steps out of any frame, also where the function above returns false. part: the stack on which
+ * `at` is; changes if the next frame is on another. */
 enum ms_step ms_step_out(struct ms_step_at *at, union ms_rule rule, struct ms_stack_part *part,
                          struct ms_own_stack *own);
 

@@ -11,13 +11,13 @@
 #include "shim/sites/python_interpreter.h"
 #include "shim/sites/thread_memory.h"
 
-/* Frames are read with plain loads once that many stacks of the process have looked as they should;
- * before, and after one that did not, by asking the kernel for each word. */
+/* Frames are read with plain loads once this many stacks in a row were sound. Before that, and
+ * after an unsound one, the kernel is asked for each word. */
 #define TRUSTED_AFTER 64u
 
-static atomic_uint clean; /* stacks in a row that looked as they should */
+static atomic_uint clean; /* sound stacks in a row */
 
-/* A thread's, for as long as it lives. */
+/* A thread's memory; it lasts as long as the thread. */
 struct memory {
     struct ms_thread_memory is;
     struct ms_python_frame frames[MS_STACK_DEPTH_MAX];
@@ -25,15 +25,15 @@ struct memory {
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct memory *mine;
 static ms_thread_memories_t memories;
 
-/* An address that an object of the heap or of a library can have: aligned, in the lower half, not
- * near zero. */
+/* Whether an object of the heap or of a library can have this address: aligned, in the lower half,
+ * not near zero. */
 static inline bool plausible(uint64_t at)
 {
     enum { FIRST = 4096, ALIGNMENT = 8 };
     return at % ALIGNMENT == 0 && at - FIRST < (UINT64_C(1) << 47) - FIRST;
 }
 
-/* The beginning of an object: itself, or a copy in `room`. Null: it is not there. */
+/* The beginning of an object: the object itself, or a copy in `room`. Null: not readable. */
 static inline __attribute__((always_inline)) const char *checked_read(uint64_t at, uint32_t bytes,
                                                                       char *room, bool trusted)
 {
@@ -62,7 +62,7 @@ static inline uint32_t half(const char *object, uint32_t offset)
 
 struct link {
     uint64_t code, previous;
-    uint64_t instruction; /* OBJECTS: in the code; else its address */
+    uint64_t instruction; /* OBJECTS: offset in the code; otherwise its address */
     bool entry, shim;
 };
 
@@ -98,9 +98,9 @@ static inline uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 32;
 }
 
-/* Another function at the same address has other names, another table, another length. What is not
- * told apart: code that was dropped, and made anew so that its names and table lie where the old
- * ones did. */
+/* Another function at the same address has other names, another table, or another length. One case
+ * is not recognized: code that was freed and made anew, with its names and table where the old ones
+ * were. */
 enum sight { NOTHING, OWN_BUSINESS, FUNCTION };
 
 static inline __attribute__((always_inline)) enum sight
@@ -116,7 +116,7 @@ read_code(const struct ms_python_interpreter *python, const struct link *link,
     uint64_t body = word(code, layout->code.body);
     uint64_t instruction = link->instruction;
     if (layout->chain != MS_PYTHON_OBJECTS) {
-        /* A frame that has not begun yet points before its code. */
+        /* A frame that has not begun points before its code. */
         instruction -= link->code + layout->code.begin;
         instruction = instruction < body * 2 ? instruction : 0;
     }
@@ -127,8 +127,8 @@ read_code(const struct ms_python_interpreter *python, const struct link *link,
         mix(mix(word(code, layout->code.table) + first_line, file ^ function << 16), body);
     out->instruction = (uint32_t)instruction;
     out->flags = link->entry ? MS_PYTHON_ENTRY : 0;
-    /* From 3.13 on the interpreter has a frame of its own between a class and its __init__
-     * (_Py_InitCleanup), whose file is the function's name, without lines. */
+    /* From 3.13 on the interpreter puts a frame of its own between a class and its __init__
+     * (_Py_InitCleanup). Its file is the function's name, without lines. */
     return first_line == 0 && file == function ? OWN_BUSINESS : FUNCTION;
 }
 
@@ -137,7 +137,7 @@ static inline __attribute__((always_inline)) void walk(const struct ms_python_in
                                                        struct ms_python_frame *frames,
                                                        struct ms_python_stack *out)
 {
-    uint32_t steps = 2 * MS_STACK_DEPTH_MAX; /* a chain that runs in a circle ends */
+    uint32_t steps = 2 * MS_STACK_DEPTH_MAX; /* so that a circular chain ends */
     struct link link;
     while (frame != 0) {
         if (steps-- == 0 || !read_link(&python->layout, frame, &link, trusted)) {
@@ -166,9 +166,9 @@ static inline __attribute__((always_inline)) void walk(const struct ms_python_in
     }
 }
 
-/* In versions before 3.12 a thread in a sub-interpreter runs with another thread state than
- * GILState's. It is known only while the thread holds the GIL: the running one, and its own. It
- * may be another thread's that frees it right now, so it is not simply looked into. */
+/* Before 3.12, a thread in a sub-interpreter runs with another thread state than GILState's. That
+ * state is known only while the thread holds the GIL: the running thread state is then its own. If
+ * another thread holds it, that one may free it at any time, so it is not simply read. */
 static uint64_t thread_state(const struct ms_python_interpreter *python, bool *trusted)
 {
     uint64_t own = (uint64_t)python->own_thread();

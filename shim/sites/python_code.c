@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a code object is called. Every read may fail: nothing here is on the hot path. */
+/* Reads the names of a code object. Every read may fail; nothing here is on the hot path. */
 #include <string.h>
 
 #include "shim/sites/python.h"
@@ -34,7 +34,7 @@ static bool find_text(const struct ms_python_layout *layout, uint64_t at, struct
     return out->kind == 1 || out->kind == 2 || out->kind == 4;
 }
 
-/* The bytes of one character; a surrogate's are what its number gives. */
+/* The UTF-8 bytes of one character; surrogates are encoded like other numbers. */
 static size_t encode(uint32_t character, char out[4])
 {
     enum { TAIL_BITS = 6, TAIL_MASK = 0x3f, TAIL = 0x80 };

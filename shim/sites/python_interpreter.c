@@ -13,7 +13,7 @@
 #include "shim/driver/elf.h"
 #include "shim/sites/python.h"
 
-#define SEARCH_EVERY 256u /* captures of a thread; a power of two */
+#define SEARCH_EVERY 256u /* captures of a thread between two searches; a power of two */
 
 static struct ms_python_interpreter found;
 static const struct ms_python_interpreter *_Atomic current;
@@ -51,7 +51,7 @@ static uint32_t version_of(const char *text)
     return major << 8 | number(&text);
 }
 
-/* Where another build option changed what every object begins with, its type lies elsewhere. */
+/* If a build option changed the header of all objects, the type is not where we expect it. */
 static bool objects_fit(const struct ms_loaded_elf *elf)
 {
     const char *code_type = ms_elf_variable(elf, "PyCode_Type");
@@ -63,7 +63,7 @@ static bool objects_fit(const struct ms_loaded_elf *elf)
     return type == type_type;
 }
 
-/* C has no cast from an object's address to a function's that a compiler must accept. */
+/* C has no portable cast from an object's address to a function's. */
 #define BIND(member, elf, name)                       \
     do {                                              \
         void *address = ms_elf_function(elf, name);   \
@@ -131,8 +131,8 @@ const struct ms_python_interpreter *ms_python_interpreter(void)
     return captures++ % SEARCH_EVERY == 0 ? find_interpreter() : NULL;
 }
 
-/* Where process_vm_readv is barred: the kernel reads a signal set before it looks at what to do
- * with it, which is nothing here. */
+/* If process_vm_readv is forbidden: asks by a system call that reads a signal set, and only then
+ * rejects the operation. */
 static bool mapped(uint64_t at, size_t bytes)
 {
     enum { PAGE = 4096, NO_SUCH_WAY = -1, SET = 8 };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Points lie on the line of a thread's bytes, mean_bytes apart on average, their distances
- * exponential. An allocation is taken where at least one point falls into it: with probability 1 -
- * exp(-bytes / mean). How far the next point is does not depend on what came before, so the
- * distance is drawn anew behind an allocation that was taken, however many points fell into it. */
+/* Sampling points lie on the line of a thread's bytes, mean_bytes apart on average, at exponential
+ * distances. An allocation is taken if at least one point falls into it: with probability 1 -
+ * exp(-bytes / mean). The distance to the next point does not depend on the past. So after an
+ * allocation that was taken it is drawn anew, however many points fell into it. */
 #include "shim/sites/sample.h"
 
 #include <time.h>
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-    uint64_t state;     /* of the generator; 0: this thread has not drawn yet */
+    uint64_t state;     /* of the generator; 0: nothing drawn yet in this thread */
     double until_bytes; /* to the next point */
 } here;
 
@@ -26,9 +26,9 @@ static double uniform(void)
     return (double)(draw() >> 11) * 0x1p-53;
 }
 
-/* Exponential with mean 1, by von Neumann's comparison of uniforms: exact, and without a logarithm,
- * which would be the mathematical library's. A falling run u1 > u2 > ... is of odd length with
- * probability exp(-u1); each failure before moves the result up by one. */
+/* Exponential with mean 1, by von Neumann's comparison of uniforms. It is exact, and needs no
+ * logarithm, which would need the mathematical library. A falling run u1 > u2 > ... has an odd
+ * length with probability exp(-u1); each failure before adds one to the result. */
 static double exponential(void)
 {
     for (double whole = 0;; whole += 1) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a site is captured: the stacks, one hash over them, a look into a table without a lock. Only
- * a stack that is new, or code that may have changed since, goes the slow one. */
+/* Captures a call site: the stacks, one hash over them, a look-up without a lock. Only a new stack,
+ * or code that may have changed since, takes the slow path. */
 #include "shim/sites/site.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@
 
 #define SITES_MAX 1000000u
 
-/* What a thread's memory is asked from. */
+/* What identifies a site, captured on this thread. */
 struct stack {
     struct ms_native_stack native;
     struct ms_python_stack python;
     uint32_t tag;
     uint32_t thread, flags; /* as in struct ms_site_definition */
-    uint64_t hash;          /* known once find() has been asked */
+    uint64_t hash;          /* set by find() */
 };
 
 struct site {
@@ -35,8 +35,8 @@ struct site {
     uint8_t thread;
     bool optimizers; /* see ms_site_is_optimizers */
     uint16_t flags;
-    /* What its addresses mean was last looked up under this generation of the process's modules: it
-     * is not the stack's under another one. Cut to 32 bits. */
+    /* The generation of the process's modules under which its addresses were last resolved. Under
+     * another one, the site is not the stack's. Cut to 32 bits. */
     _Atomic uint32_t generation;
 };
 
@@ -68,9 +68,9 @@ void ms_sites_prepare(void)
     ms_intern_unlock();
 }
 
-/* --- What is under way ------------------------------------------------------------------------ */
+/* --- Capture ---------------------------------------------------------------------------------- */
 
-/* PyTorch names its workers pt_autograd_0, pt_autograd_1, ... when they begin. */
+/* PyTorch names its workers pt_autograd_0, pt_autograd_1, ... when they start. */
 static bool is_autograd_worker(void)
 {
     static _Thread_local __attribute__((tls_model("initial-exec"))) enum {
@@ -111,11 +111,11 @@ static uint32_t thread_of(const struct stack *stack)
     return stack->python.count != 0 ? MS_THREAD_PYTHON : MS_THREAD_OTHER;
 }
 
-/* False: nothing is known of it. */
+/* False: there is nothing to record. */
 static bool take(const struct ms_options *options, struct stack *stack)
 {
     const enum ms_stacks_mode mode = options->stacks;
-    /* Field by field: clearing all of it at once takes longer than a known stack does. */
+    /* Field by field: clearing the whole struct takes longer than recognizing a known stack. */
     stack->tag = ms_tag_current();
     if (mode == MS_STACKS_NATIVE || mode == MS_STACKS_FULL) {
         const struct ms_step_at call = {(uintptr_t)ms_guard.caller, ms_guard.sp, ms_guard.bp};
@@ -144,7 +144,7 @@ static struct site *site_at(uint32_t id)
     return &((struct site *)sites.base)[id];
 }
 
-/* A stack that is known by itself has the node that it was found to have before. */
+/* A known stack has the node that was found for it before. */
 static bool is_native(uint32_t node, const struct ms_native_stack *stack)
 {
     if (node != 0 && stack->note != NULL && stack->note->node == node) {
@@ -157,7 +157,7 @@ static bool is_native(uint32_t node, const struct ms_native_stack *stack)
     return is;
 }
 
-/* What a site is beside its stacks. */
+/* Compares what a site has besides its stacks. */
 static inline bool is_around(const struct site *site, const struct stack *stack)
 {
     return site->tag == stack->tag && site->thread == stack->thread &&
@@ -166,7 +166,7 @@ static inline bool is_around(const struct site *site, const struct stack *stack)
                (uint32_t)stack->native.generation;
 }
 
-/* The site that this very native stack had last, where all else is as it was then; 0: it is not. */
+/* The site that this known stack had last, if everything else is the same; otherwise 0. */
 static inline uint32_t find_noted(const struct stack *stack)
 {
     const uint32_t id = stack->native.note != NULL ? stack->native.note->site : 0;
@@ -197,7 +197,7 @@ static uint32_t find(struct stack *stack)
     return id;
 }
 
-/* A site, recorded in the trace; 0: no room. Under the lock. */
+/* Adds a site, and records it in the trace; 0: no room. The caller holds the lock. */
 static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
 {
     const uint32_t id = atomic_load_explicit(&site_count, memory_order_relaxed) + 1;
@@ -216,7 +216,8 @@ static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
     return ms_index_add(&site_index, hash, id) ? id : 0;
 }
 
-/* The site of the same nodes, which looked at again under another generation are still those. */
+/* The site with the same nodes: resolved again under another generation, the stack still has
+ * these. */
 static uint32_t find_again(const struct site *wanted, uint64_t hash)
 {
     struct ms_probe probe = ms_probe(&site_index, hash);
@@ -233,7 +234,7 @@ static uint32_t find_again(const struct site *wanted, uint64_t hash)
     return id;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static uint32_t meet_locked(const struct stack *stack, const struct ms_stack_modules *modules,
                             ms_trace_t *trace) MS_REQUIRES(*MS_LOCK(SITES))
 {
@@ -320,8 +321,8 @@ void ms_site_lend_end(void)
 
 /* --- Sampling --------------------------------------------------------------------------------- */
 
-/* The site of all that is passed over; it is recorded, and that there is sampling, before any
- * other. */
+/* The site for all allocations that sampling skips. It is recorded before any other, and so is the
+ * fact of sampling. */
 static uint32_t sampled_out(uint64_t mean_bytes, ms_trace_t *trace)
 {
     uint32_t id = atomic_load_explicit(&sampled_out_id, memory_order_acquire);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table that is only ever added to: ids are indices, and an index of hashes that readers walk
- * without the lock. A slot is written last, when what it leads to is complete. */
+/* A table that only grows: ids are indices, and readers search an index of hashes without the lock.
+ * A slot is written last, when its entry is complete. */
 #include "shim/sites/tag_names.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "shim/process/log.h"
 #include "shim/process/session.h"
 
-#define SLOTS       (2u * MS_TAGS_MAX) /* a power of two, never more than half full */
-#define TEXTS_BYTES ((size_t)65536)    /* host memory for names is taken so much at a time */
+#define SLOTS       (2u * MS_TAGS_MAX) /* a power of two, at most half full */
+#define TEXTS_BYTES ((size_t)65536)    /* host memory for names is taken in pieces of this size */
 
 struct name {
     const char *text;
@@ -26,10 +26,11 @@ struct name {
 static struct name names[MS_TAGS_MAX]; /* by id - 1; written under lock */
 static _Atomic uint32_t slots[SLOTS];  /* ids; 0: free */
 static uint32_t count MS_GUARDED_BY(*MS_LOCK(TAG_NAMES));
-static _Atomic uint32_t defined; /* so many are recorded in the trace; written under lock */
+static _Atomic uint32_t defined; /* names with ids up to this are recorded in the trace; written
+                                    under lock */
 static _Atomic bool closed;      /* no new names: no room here, or in the trace */
 
-/* Where the next name goes, and how much room there is. */
+/* The place of the next name, and the room there. */
 static char *texts MS_GUARDED_BY(*MS_LOCK(TAG_NAMES));
 static size_t texts_free_bytes MS_GUARDED_BY(*MS_LOCK(TAG_NAMES));
 
@@ -52,7 +53,7 @@ static uint64_t hash_of(uint32_t outer, const char *name, size_t bytes)
     return mix(hash ^ word);
 }
 
-/* The id, or 0; *slot: where it is or would go. */
+/* The id, or 0; *slot: its place, or where it would go. */
 static uint32_t find(const struct name *wanted, uint32_t *slot)
 {
     uint32_t at = (uint32_t)wanted->hash & (SLOTS - 1);
@@ -91,7 +92,7 @@ static const char *keep(const char *text, size_t bytes) MS_REQUIRES(*MS_LOCK(TAG
     return kept;
 }
 
-/* The id, 0 where there is no room. */
+/* The id; 0 if there is no room. */
 static uint32_t add(const struct name *wanted)
 {
     uint32_t slot;
@@ -111,7 +112,7 @@ static uint32_t add(const struct name *wanted)
     return id;
 }
 
-/* A name that goes on is cut before the character that does not fit whole. */
+/* A longer name is cut before the first character that does not fit. */
 static size_t cut(const char *name, size_t bytes)
 {
     if (bytes <= MS_TAG_NAME_BYTES) {
@@ -146,7 +147,7 @@ uint32_t ms_tag_name(uint32_t outer, const char *name, size_t bytes, uint32_t co
     return id != 0 ? id : outer;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static bool define(ms_trace_t *trace, uint32_t id)
 {
     struct {

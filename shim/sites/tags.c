@@ -16,29 +16,29 @@
 #include "shim/sites/tag_names.h"
 
 struct entry {
-    uint32_t tag; /* that of the entry below where this one has no name of its own */
+    uint32_t tag; /* that of the entry below if this one has no name of its own */
     uint16_t owner;
     uint8_t level; /* entries of the same owner below */
     bool named;
 };
 
-/* Initial-exec as in shim/driver/hook.h, and small for that. */
+/* Initial-exec as in shim/driver/hook.h, and small for that reason. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     uint32_t depth;
-    uint32_t recorded; /* so many entries, from the outermost, are known to the trace */
+    uint32_t recorded; /* how many entries, from the outermost on, the trace has */
     uint32_t above;    /* pushed beyond MS_TAG_DEPTH_MAX and still open */
-    uint32_t thread;   /* as gettid has it; 0: no tag was pushed here yet */
+    uint32_t thread;   /* gettid's; 0: no tag was pushed here yet */
     struct entry entries[MS_TAG_DEPTH_MAX];
 } here;
 
-/* Threads that have a tag << 32 | the tag of the only one; 0 where there are several, and after
- * that until the one that is left pushes or pops again. */
+/* The number of threads with a tag << 32 | the tag of the only such thread. The tag is 0 while
+ * several have one, and after that until the remaining thread pushes or pops again. */
 static _Atomic uint64_t tagged;
 
 MS_HOT_DATA static _Atomic bool pushed; /* some thread has pushed a tag since the process began */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t ending; /* its destructor ends what a thread left open */
+static pthread_key_t ending; /* its destructor ends the tags that a thread left open */
 static bool ends_seen;
 
 static uint32_t innermost(void)
@@ -46,15 +46,14 @@ static uint32_t innermost(void)
     return here.depth > 0 ? here.entries[here.depth - 1].tag : 0;
 }
 
-/* --- What the trace records --------------------------------------------------------------------
- */
+/* --- Trace ------------------------------------------------------------------------------------ */
 
 static void record(enum ms_event_kind kind, uint32_t thread, uint32_t tag)
 {
     ms_session_emit(&(struct ms_event){.kind = (uint8_t)kind, .id = thread, .aux = tag});
 }
 
-/* A tag that was pushed before there was a trace begins in it when its thread is next seen. */
+/* A tag that was pushed before there was a trace begins there at its thread's next call. */
 static void record_open(void)
 {
     if (ms_session_trace() == NULL) {
@@ -72,7 +71,7 @@ static void record_open(void)
 /* --- For threads without a tag -----------------------------------------------------------------
  */
 
-/* This thread's first tag was pushed (+1), its last one ended (-1), or others came and went (0). */
+/* This thread pushed its first tag (+1), ended its last one (-1), or changed others (0). */
 static void publish(int change)
 {
     uint64_t seen = atomic_load_explicit(&tagged, memory_order_relaxed);
@@ -102,8 +101,7 @@ MS_HOT uint32_t ms_tag_current(void)
     return tag;
 }
 
-/* --- Threads and processes that end and begin --------------------------------------------------
- */
+/* --- Begin and end of threads and processes --------------------------------------------------- */
 
 static void end_all(void *unused)
 {
@@ -118,8 +116,8 @@ static uint32_t thread_id(void)
     return (uint32_t)syscall(SYS_gettid);
 }
 
-/* A child has this thread alone. One that was forked before the driver was used goes on like any
- * other process; to another the session has no trace (fork in shim/process/session.h). */
+/* A child has this thread only. A child forked before the driver was used goes on like any other
+ * process; for other children the session has no trace (fork in shim/process/session.h). */
 static void in_child(void)
 {
     here.thread = here.thread != 0 ? thread_id() : 0;
@@ -134,7 +132,7 @@ static void watch(void)
     }
 }
 
-/* On the first push of a thread. */
+/* At the first push of a thread. */
 static void enrol(void)
 {
     (void)pthread_once(&once, watch);
@@ -147,7 +145,7 @@ static void enrol(void)
 /* --- Push and pop ------------------------------------------------------------------------------
  */
 
-/* The owner's innermost entry, counted from 1; 0: it has none. */
+/* The owner's innermost entry, counted from 1; 0: none. */
 static uint32_t innermost_of(uint16_t owner)
 {
     uint32_t at = here.depth;

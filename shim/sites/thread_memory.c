@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hands each thread a piece of memory, and takes over those of threads that ended. */
+/* Gives each thread a piece of memory, and reuses those of threads that ended. */
 #include "shim/sites/thread_memory.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ static bool take_from_dead(struct ms_thread_memory *memory, uint64_t self)
     bool dead =
         tid == self || (syscall(SYS_tgkill, getpid(), (pid_t)tid, 0) == -1 && errno == ESRCH);
     uint64_t after = ((before >> 32) + 1) << 32 | self;
-    /* Whoever else found it dead, or got the dead one's id, finds another owner. */
+    /* If another thread also found it dead, or got the dead thread's id, the owner has changed by
+     * now. */
     return dead && atomic_compare_exchange_strong(&memory->owner, &before, after);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads libunwind, and walks the stacks that its tables alone describe. */
+/* Loads libunwind, and walks stacks that only its tables describe. */
 #include "shim/sites/unwind_library.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 #define NAME_OF(function) #function
 #define NAME(function)    NAME_OF(function)
 #define STEPS_MAX         512
-#define CACHE_LOG_SIZE    10 /* rules that libunwind keeps for each thread, as a power of two */
+#define CACHE_LOG_SIZE    10 /* rules that libunwind caches for each thread, as a power of two */
 
 static struct {
     int (*init_local)(unw_cursor_t *, unw_context_t *);
@@ -26,7 +26,7 @@ static struct {
 #endif
 } unwind;
 
-static _Atomic int opened; /* 0: not yet, 1: under way, 2: yes, 3: it cannot be */
+static _Atomic int opened; /* 0: not yet, 1: under way, 2: yes, 3: impossible */
 enum { NOT_YET, UNDER_WAY, OPEN, MISSING };
 
 static bool find_functions(void *library)
@@ -44,7 +44,7 @@ static bool find_functions(void *library)
     return found;
 }
 
-/* Each thread its own cache: the common one is behind a lock. */
+/* Gives each thread its own cache, because the shared one has a lock. */
 static void set_caching(void *library)
 {
     unw_addr_space_t *space = ms_real_dlsym(library, NAME(unw_local_addr_space));
@@ -104,7 +104,7 @@ __attribute__((noinline)) void ms_unwind_library_walk(struct ms_unwind_walk *wal
             walk->ended = stepped >= 0;
             return;
         }
-        /* The frame that a signal frame returns to was interrupted, not called from. */
+        /* The frame that a signal frame returns to was interrupted; it made no call. */
         walk->addresses[walk->count++] = address + (unwind.is_signal_frame(&cursor) > 0);
     }
 }
@@ -125,7 +125,7 @@ static struct ms_unwind_frame frame_of(unw_cursor_t *cursor)
     return (struct ms_unwind_frame){address, sp, bp};
 }
 
-/* libunwind needs all registers of the frame, so it walks there from here. */
+/* libunwind needs all registers of the frame, so it walks from here to that frame. */
 __attribute__((noinline)) bool ms_unwind_library_step(struct ms_unwind_frame *frame)
 {
     unw_context_t context;

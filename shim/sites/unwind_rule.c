@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packs a rule into one word, and remembers rules by return address. */
+/* Packs a rule into one word, and caches rules by return address. */
 #include "shim/sites/unwind_rule.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 struct ms_rule_set ms_rule_sets[1u << MS_RULE_SET_BITS];
 
 /* The kernel enters a handler with this as its return address: mov $__NR_rt_sigreturn, %rax;
- * syscall. Unwinders know it by its bytes, glibc's tables for it being an expression for each
- * register. */
+ * syscall. Unwinders recognize it by its bytes, because glibc's tables describe it with one
+ * expression for each register. */
 static bool returns_from_signal(uint64_t address)
 {
     static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};
@@ -19,9 +19,9 @@ static bool returns_from_signal(uint64_t address)
 
 static union ms_rule read_rule(uint64_t return_address)
 {
-    /* A call may be the last instruction of its function: what it belongs to ends before it. An
-     * address where a function begins, with nothing before it, was put there by hand (makecontext's
-     * is). */
+    /* A call may be the last instruction of its function, so the function is that of the byte
+     * before. If a function begins at the return address and nothing lies before it, the address
+     * was put there by hand (as by makecontext). */
     const uint8_t *tables = ms_modules_tables(return_address - 1);
     if (tables == NULL) {
         return (union ms_rule){.kind = MS_RULE_NONE};
@@ -36,7 +36,8 @@ static union ms_rule read_rule(uint64_t return_address)
     return rule;
 }
 
-/* What was read while a library may have gone, or what no library answers for, is not kept. */
+/* Nothing is kept that was read while a library may have been unloaded, or that belongs to no
+ * library. */
 static bool keeps(union ms_rule rule, uint64_t stamp)
 {
     return rule.kind != MS_RULE_NONE && stamp != MS_STAMP_UNSTEADY &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small machine whose program in .eh_frame says how a frame looks at an instruction (DWARF 5,
- * section 6.4), and what it says as a rule. Only what fits a rule is followed. */
+/* Runs the program in .eh_frame that describes the frame at an instruction (DWARF 5, section 6.4),
+ * and turns the result into a rule. Supports only what fits a rule. */
 #include "shim/sites/cfi_entry.h"
 #include "shim/sites/unwind_rule.h"
 
@@ -54,7 +54,7 @@ struct state {
     uint64_t base; /* register */
     int64_t offset_bytes, add_bytes;
     struct saved bp, returns;
-    bool sp_unusual; /* the caller's stack pointer is something else than the CFA */
+    bool sp_unusual; /* the caller's stack pointer is not the CFA */
 };
 
 struct machine {
@@ -103,8 +103,8 @@ static struct ms_cfi_reader read_block(struct ms_cfi_reader *in)
     return block;
 }
 
-/* CFA = *(rbp or rsp + n) + m. Compilers write it where they realign the stack, people where they
- * keep the old stack pointer on the new stack. */
+/* CFA = *(rbp or rsp + n) + m. Compilers write it where they realign the stack; people write it
+ * where they keep the old stack pointer on the new stack. */
 static void define_by_expression(struct state *now, struct ms_cfi_reader code)
 {
     uint64_t base = ms_cfi_fixed(&code, 1);
@@ -195,7 +195,7 @@ static void do_register(struct machine *machine, struct ms_cfi_reader *in, uint8
     }
 }
 
-/* Instructions about the CFA and the state as a whole. */
+/* Instructions about the CFA and the whole state. */
 static void do_one(struct machine *machine, struct ms_cfi_reader *in, uint8_t code)
 {
     struct state *now = &machine->now;
@@ -244,7 +244,7 @@ static void do_one(struct machine *machine, struct ms_cfi_reader *in, uint8_t co
     }
 }
 
-/* Until the program passes the address that is asked about. False where it is not understood. */
+/* Runs until the program passes the wanted address. False for an unknown instruction. */
 static bool run(struct machine *machine, struct ms_cfi_reader in)
 {
     while (in.at < in.end && !in.bad && machine->at <= machine->wanted) {
@@ -267,8 +267,7 @@ static bool run(struct machine *machine, struct ms_cfi_reader in)
     return !in.bad;
 }
 
-/* --- As a rule --------------------------------------------------------------------------------
- */
+/* --- As a rule -------------------------------------------------------------------------------- */
 
 static bool fits(int64_t bytes, int bits)
 {
