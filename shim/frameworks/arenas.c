@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing outside a program can change these allocators, and none reports its pieces. */
+/* Notes which of these libraries are loaded. Their allocators cannot be changed from outside a
+ * program, and none reports its pieces. */
 #include "shim/frameworks/arenas.h"
 
 #include <stddef.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CuPy's pool carves arrays out of its blocks unseen; its memory hooks, which are made in Python,
- * are told of each. A few lines of Python (cupy_hook.py) make one when CuPy is imported.
+/* CuPy's pool carves arrays out of its blocks without memshim's notice. But its memory hooks, which
+ * are written in Python, see each array. A few lines of Python (cupy_hook.py) install one when CuPy
+ * is imported.
  *
- * The importer asks each extension module's library for its PyInit function, by dlsym, with
- * Python's lock held: so the module of the hooks is known when it comes, and the lines are run when
- * the next one comes, for by then it is ready. Nothing of Python's start is changed: neither its
- * path, nor sitecustomize, nor what -I and -S leave out. */
+ * With Python's lock held, the importer asks each extension module's library for its PyInit
+ * function, by dlsym. So memshim sees when the module of the hooks is imported. The module is ready
+ * when the next one is asked for, and then the lines run. Python's start is unchanged: its path,
+ * sitecustomize, and the effect of -I and -S. */
 #include "shim/frameworks/cupy.h"
 
 #include <stdatomic.h>
@@ -35,7 +36,7 @@ __asm__(".pushsection .rodata\n"
         "    .byte 0\n"
         ".popsection\n");
 
-/* ---- what the lines call ---- */
+/* ---- functions that the lines call ---- */
 
 static bool inside(const void *address)
 {
@@ -69,14 +70,14 @@ static void array_gone(int device, const void *address, size_t bytes)
 
 /* ---- Python ---- */
 
-/* Objects of Python's. All of these functions are in its stable interface but the first. */
+/* Python's objects. All of these functions except the first are in its stable interface. */
 typedef struct python_object object_t;
 
 static struct {
     int (*holds_lock)(void);                              /* PyGILState_Check */
     object_t *(*error)(void);                             /* borrowed */
     void (*clear_error)(void);                            /* of this thread */
-    object_t *(*module)(const char *name);                /* borrowed; made where there is none */
+    object_t *(*module)(const char *name);                /* borrowed; made if there is none */
     object_t *(*names)(object_t *module);                 /* borrowed */
     object_t *(*name)(object_t *names, const char *name); /* borrowed, or null without an error */
     int (*set_name)(object_t *names, const char *name, object_t *value);
@@ -136,7 +137,7 @@ static bool run_lines(object_t *names)
     return ran;
 }
 
-/* False: not yet. What fails is not tried again. */
+/* False: not yet. A failed attempt is not repeated. */
 static bool install(void)
 {
     static const char text[] = "CuPy's arrays are seen through a memory hook of memshim's; nothing "
@@ -168,8 +169,8 @@ static bool is_cupys(const char *name, const void *found)
 
 void ms_cupy_module(const char *name, const void *found)
 {
-    /* Set while CuPy's hooks wait for ours; taken by the thread that makes it, for what it runs may
-     * import something, too. */
+    /* Set while CuPy's hooks wait for ours. The thread that installs it clears it first, because
+     * what it runs may import something, too. */
     static _Atomic bool waiting;
     if (found == NULL || ms_process_inert() || !ms_options_framework(MS_FRAMEWORK_CUPY) ||
         !ms_options()->pool) {

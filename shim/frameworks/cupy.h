@@ -3,10 +3,10 @@
 #ifndef MEMSHIM_SHIM_FRAMEWORKS_CUPY_H
 #define MEMSHIM_SHIM_FRAMEWORKS_CUPY_H
 
-/* How the function that makes a Python module begins: the importer asks a library for it. */
+/* The prefix of the functions that make Python modules, which the importer looks up. */
 #define MS_PYTHON_MODULE "PyInit_"
 
-/* Such a function was found there (null: it was not). No lock is held. */
+/* The importer found such a function (null: it did not). The caller holds no lock. */
 void ms_cupy_module(const char *name, const void *found);
 
 #endif

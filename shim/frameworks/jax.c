@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XLA's own allocator takes three quarters of the device in one piece at the start, and carves its
- * arrays out of it unseen: no array has a line, none can be moved, and nothing is left for others.
- * Its allocator cuda_async asks the driver for every array instead (XLA_PYTHON_CLIENT_ALLOCATOR).
+/* Makes JAX's arrays visible. XLA's own allocator takes three quarters of the device in one piece
+ * at the start, and carves its arrays out of it unseen: no array has a call site, none can be
+ * moved, and nothing is left for others. Its allocator cuda_async asks the driver for every array
+ * instead (XLA_PYTHON_CLIENT_ALLOCATOR).
  *
- * JAX reads its settings in Python, from a copy of the environment, and hands them to the plugin as
- * options of the client that it makes. There they are changed: the environment stays as it is, for
+ * JAX reads its settings in Python, from a copy of the environment, and passes them to the plugin
+ * as options of a new client. memshim changes them there, so the environment stays as it is for
  * this program and its children. Entry and interface of a plugin: xla/pjrt/c/pjrt_c_api.h. */
 #include "shim/frameworks/jax.h"
 
@@ -25,7 +26,8 @@
 #define FRACTION    "memory_fraction"
 #define CHOSEN      "cuda_async"
 
-/* The variables by which a user chooses: JAX tells the plugin "default" of one that is not set. */
+/* The variables by which a user chooses. For one that is not set, JAX passes "default" to the
+ * plugin. */
 #define ALLOCATOR_VARIABLE "XLA_PYTHON_CLIENT_ALLOCATOR"
 
 static _Atomic(pjrt_get_t) real_entry;
@@ -37,7 +39,7 @@ static const struct pjrt_option *option_of(const struct pjrt_client_create *args
     for (size_t i = 0; i < args->option_count; i++) {
         const struct pjrt_option *option = &args->options[i];
         if (option->struct_bytes != sizeof(*option)) {
-            return NULL; /* none of those behind it can be found */
+            return NULL; /* the options behind it cannot be found */
         }
         if (option->name_bytes == strlen(name) &&
             memcmp(option->name, name, option->name_bytes) == 0) {
@@ -54,7 +56,7 @@ static bool is_default(const struct pjrt_option *option)
            memcmp(option->value.string, text, strlen(text)) == 0;
 }
 
-/* A limit that JAX's own allocator keeps, and cuda_async does not. */
+/* JAX's own allocator obeys this limit, cuda_async does not. */
 static bool is_limited(const struct pjrt_client_create *args)
 {
     if (option_of(args, FRACTION) == NULL) {
@@ -68,7 +70,7 @@ static bool is_limited(const struct pjrt_client_create *args)
     return true;
 }
 
-/* Only a client for CUDA devices is told of an allocator. */
+/* Only a client for CUDA devices gets an option for the allocator. */
 static bool is_open(const struct pjrt_client_create *args)
 {
     return is_default(option_of(args, ALLOCATOR)) && ms_options()->pool &&
@@ -84,7 +86,7 @@ static struct pjrt_option named(const char *name, enum pjrt_type type)
                                 .count = 1};
 }
 
-/* The program's options with ours; `options` has room for one more. */
+/* The program's options, with ours; `options` has room for one more. */
 static size_t change(const struct pjrt_client_create *args, struct pjrt_option *options)
 {
     size_t count = args->option_count;
@@ -106,7 +108,7 @@ static void forget(struct pjrt_error *error)
     atomic_load(&real_api)->error_destroy(&args);
 }
 
-/* False: this device has it not, or there is no host memory. */
+/* False: this device does not support it, or there is no host memory. */
 static bool create_with_ours(struct pjrt_client_create *args)
 {
     const struct pjrt_option *theirs = args->options;
@@ -139,7 +141,7 @@ static struct pjrt_error *client_create(struct pjrt_client_create *args)
     return NULL;
 }
 
-/* With our function in one place; null where there is no host memory. */
+/* A copy with one function replaced by ours; null without host memory. */
 static const struct pjrt_api *copy_of(const struct pjrt_api *found)
 {
     struct pjrt_api *none = NULL;
@@ -157,7 +159,7 @@ static const struct pjrt_api *copy_of(const struct pjrt_api *found)
     return copy;
 }
 
-/* The plugin's interface is one object for good, and so is ours. */
+/* The plugin's interface is one object for the whole process, and so is ours. */
 static const struct pjrt_api *entry(void)
 {
     const struct pjrt_api *own = atomic_load(&own_api);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps NCCL from registering what it would register wrongly. */
+/* Keeps NCCL from registering memory wrongly. */
 #include "shim/frameworks/nccl.h"
 
 #include <dlfcn.h>
@@ -12,12 +12,12 @@
 #include "shim/process/process.h"
 #include "shim/process/session.h"
 
-/* As NCCL_VERSION_CODE: 10,000 of the major, 100 of the minor version. */
+/* As NCCL_VERSION_CODE: 10,000 x major + 100 x minor + patch. */
 enum { FIRST_WRONG = 22403, LAST_WRONG = 23102 };
 
 typedef int (*get_version_t)(int *);
 
-/* 0: not known. */
+/* 0: unknown. */
 static int version_in(const char *file)
 {
     int version = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVTX calls: ranges that are opened and closed, and the injection of our functions. */
+/* The functions that NVTX calls when ranges begin and end, and their injection. */
 #include "shim/frameworks/nvtx.h"
 
 #include <dlfcn.h>
@@ -19,16 +19,16 @@
 /* --- Ranges ------------------------------------------------------------------------------------
  */
 
-/* What a range is called: "domain: message", the message alone in the domain without a name. */
+/* The name of a range: "domain: message", or the message alone in the domain without a name. */
 struct label {
-    const char *text; /* not ours, or `built` */
-    size_t bytes;     /* 0: it has no name */
+    const char *text; /* not owned, or `built` */
+    size_t bytes;     /* 0: no name */
     uint32_t color;
     bool step;
     char built[MS_NVTX_DOMAIN_BYTES + 2 + MS_TAG_NAME_BYTES + 1];
 };
 
-/* A message in UTF-8, null where there is none. Of wide characters it lies in `room`. */
+/* A message in UTF-8; null if there is none. A wide one is converted into `room`. */
 static const char *message_of(const struct nvtx_attributes *attributes, char *room,
                               size_t room_bytes)
 {
@@ -85,7 +85,7 @@ static int push(uint16_t domain, const struct nvtx_attributes *attributes)
     return ms_tag_push((uint16_t)(MS_TAG_NVTX + domain), label.text, label.bytes, label.color);
 }
 
-/* A range's id carries its tag, so that its end needs no table. */
+/* A range's id contains its tag, so that ending it needs no table. */
 static nvtx_range_t start(uint16_t domain, const struct nvtx_attributes *attributes)
 {
     static _Atomic uint32_t started;
@@ -113,8 +113,7 @@ static struct nvtx_attributes of_wide(const wchar_t *message)
                                     .message.unicode = message};
 }
 
-/* --- What NVTX calls, in the order of its headers ----------------------------------------------
- */
+/* --- Functions for NVTX, in the order of its headers ------------------------------------------ */
 
 static nvtx_range_t range_start_ex(const struct nvtx_attributes *attributes)
 {
@@ -190,7 +189,7 @@ struct answer {
     nvtx_function_t function;
 };
 
-/* NVTX makes what is left out a call that does nothing. */
+/* NVTX turns functions that are left out into calls that do nothing. */
 static bool fill(const struct nvtx_callbacks *callbacks, int module, const struct answer *answers,
                  size_t count)
 {
@@ -248,7 +247,7 @@ int InitializeInjectionNvtx2(nvtx_export_table_t tables)
 }
 
 /* NVIDIA's own libraries mark each call of their interfaces: thousands of ranges a step, which name
- * no phase of the program. They are left without a tool, so that they cost what they always do. */
+ * no phase of the program. They get no tool, so that their marks cost what they always do. */
 char *ms_nvtx_path(const void *caller)
 {
     Dl_info self;
@@ -257,5 +256,5 @@ char *ms_nvtx_path(const void *caller)
         dladdr((const void *)(uintptr_t)ms_nvtx_path, &self) == 0) {
         return NULL;
     }
-    return (char *)(uintptr_t)self.dli_fname; /* the loader's, which stays */
+    return (char *)(uintptr_t)self.dli_fname; /* the loader's string, which stays valid */
 }

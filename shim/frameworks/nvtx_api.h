@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of NVTX's interface to tools that memshim uses, as it stands in NVTX 3's headers:
- * nvtxDetail/nvtxTypes.h (tables, ids, types of the functions) and nvToolsExt.h (attributes).
- * Declared here, since these headers are no part of what the build needs. */
+/* The part of NVTX's tool interface that memshim uses, as in NVTX 3's headers:
+ * nvtxDetail/nvtxTypes.h (tables, ids, function types) and nvToolsExt.h (attributes). Declared here
+ * because the build does not need these headers. */
 #ifndef MEMSHIM_SHIM_FRAMEWORKS_NVTX_API_H
 #define MEMSHIM_SHIM_FRAMEWORKS_NVTX_API_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* NvtxGetExportTableFunc_t: one for each copy of NVTX that was compiled into something. */
+/* NvtxGetExportTableFunc_t: each compiled-in copy of NVTX has one. */
 typedef const void *(*nvtx_export_table_t)(uint32_t table);
 
 enum nvtx_table { NVTX_TABLE_CALLBACKS = 1, NVTX_TABLE_VERSION = 3 };
@@ -16,14 +16,14 @@ enum nvtx_module { NVTX_MODULE_CORE = 1, NVTX_MODULE_CORE2 = 5 };
 
 typedef void (*nvtx_function_t)(void);
 
-/* NvtxExportTableCallbacks. What comes out is an array of pointers to the pointers that a program's
- * calls go through; ids below *size are its own, 0 is none. */
+/* NvtxExportTableCallbacks. The result is an array of pointers to the pointers through which a
+ * program's calls go; ids below *size exist, 0 is none. */
 struct nvtx_callbacks {
     size_t struct_size;
     int (*module_table)(int module, nvtx_function_t ***table, unsigned int *size);
 };
 
-/* NvtxExportTableVersionInfo. A tool tells the version it was made for. */
+/* NvtxExportTableVersionInfo. A tool states the version that it was made for. */
 struct nvtx_version {
     size_t struct_size;
     uint32_t version;
@@ -32,7 +32,7 @@ struct nvtx_version {
 };
 #define NVTX_VERSION_OURS 3u
 
-/* NvtxCallbackIdCore, NvtxCallbackIdCore2: those that memshim answers. */
+/* NvtxCallbackIdCore, NvtxCallbackIdCore2: the callbacks that memshim answers. */
 enum nvtx_core {
     NVTX_CORE_RANGE_START_EX = 4,
     NVTX_CORE_RANGE_START_A = 5,
@@ -57,7 +57,7 @@ enum nvtx_core2 {
 enum nvtx_color { NVTX_COLOR_ARGB = 1 };
 enum nvtx_message { NVTX_MESSAGE_ASCII = 1, NVTX_MESSAGE_UNICODE = 2, NVTX_MESSAGE_REGISTERED = 3 };
 
-/* nvtxEventAttributes_v2. `size` is what the caller's version of it has. */
+/* nvtxEventAttributes_v2. `size` is that of the caller's version. */
 struct nvtx_attributes {
     uint16_t version;
     uint16_t size;
@@ -71,17 +71,17 @@ struct nvtx_attributes {
     union {
         const char *ascii;
         const wchar_t *unicode;
-        const void *registered; /* what the tool made of a registered string */
+        const void *registered; /* the tool's handle for a registered string */
     } message;
 };
 
-/* The entry of a tool (NvtxInitializeInjectionNvtxFunc_t), called by each copy of NVTX in the
- * process. Returns 1 where that copy is to use its tables as they are now, 0 where all its calls
- * are to do nothing. */
+/* A tool's entry (NvtxInitializeInjectionNvtxFunc_t), which each copy of NVTX in the process calls.
+ * Returns 1 if that copy is to use its tables as they are now, 0 if all its calls are to do
+ * nothing. */
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(nvtx_export_table_t tables);
 
 typedef uint64_t nvtx_range_t;
 typedef const void
-    *nvtx_domain_t; /* what the tool made of a domain; null: the one without a name */
+    *nvtx_domain_t; /* the tool's handle for a domain; null: the one without a name */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Domains and registered strings of NVTX, by handle. */
+/* NVTX's domains and registered strings, by handle. */
 #include "shim/frameworks/nvtx_names.h"
 
 #include <stdatomic.h>
@@ -11,11 +11,11 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/sites/tag_names.h"
 
-#define DOMAINS_MAX 256u /* with the one that has no name, at 0 */
+#define DOMAINS_MAX 256u /* including the one without a name, at 0 */
 #define STRINGS_MAX 65536u
 
-/* Names stand complete before their handle is given out. Handles are indices, so that a bad one
- * leads nowhere. */
+/* Names are complete before their handles are given out. Handles are indices, so that an invalid
+ * one does no harm. */
 static char domains[DOMAINS_MAX][MS_NVTX_DOMAIN_BYTES]; /* written under lock */
 static _Atomic uint32_t domain_count = 1;
 static char *strings[STRINGS_MAX]; /* registered strings by handle - 1; written under lock */

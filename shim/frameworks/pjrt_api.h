@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of XLA's plugin interface (xla/pjrt/c/pjrt_c_api.h) is used here, under names of our own.
- * Its major version 0 only ever appends: members keep their places, and a struct's size, its first
- * member, says how many there are. */
+/* The parts of XLA's plugin interface (xla/pjrt/c/pjrt_c_api.h) that are used here, under names of
+ * our own. Major version 0 only ever appends: members keep their places, and a struct's first
+ * member, its size, says how many there are. */
 #ifndef MEMSHIM_SHIM_FRAMEWORKS_PJRT_API_H
 #define MEMSHIM_SHIM_FRAMEWORKS_PJRT_API_H
 
@@ -28,7 +28,7 @@ struct pjrt_option {
     size_t count;
 };
 
-/* PJRT_Client_Create_Args: the members up to those that are used here. */
+/* PJRT_Client_Create_Args: the members up to the last one that is used here. */
 struct pjrt_client_create {
     size_t struct_bytes;
     void *extension;
@@ -45,7 +45,7 @@ struct pjrt_error_destroy {
     struct pjrt_error *error;
 };
 
-/* PJRT_Api up to PJRT_Client_Create. Null is success, of every call that returns an error. */
+/* PJRT_Api up to PJRT_Client_Create. Null means success, for every call that returns an error. */
 struct pjrt_api {
     size_t struct_bytes;
     void *extension;
@@ -55,7 +55,7 @@ struct pjrt_api {
         int major, minor;
     } version;
     void (*error_destroy)(struct pjrt_error_destroy *);
-    void (*before_client_create[9])(void); /* errors, the plugin, events */
+    void (*before_client_create[9])(void); /* functions for errors, the plugin, events */
     struct pjrt_error *(*client_create)(struct pjrt_client_create *);
 };
 
@@ -63,7 +63,7 @@ _Static_assert(sizeof(struct pjrt_option) == 56, "PJRT_NamedValue_STRUCT_SIZE");
 _Static_assert(offsetof(struct pjrt_api, error_destroy) == 40, "after PJRT_Api_Version");
 _Static_assert(offsetof(struct pjrt_api, client_create) == 120, "the eleventh function");
 
-/* The entry of a plugin. */
+/* A plugin's entry. */
 typedef const struct pjrt_api *(*pjrt_get_t)(void);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorFlow's allocator, and the lines of what its threads ask for.
+/* TensorFlow's allocator, and call sites for the work of its threads.
  *
- * The BFC allocator takes nearly all of the device at the start, and carves its tensors
- * out of it unseen. Its allocator cuda_malloc_async asks the driver for every tensor. TensorFlow
- * reads the choice by getenv (tsl::ReadStringFromEnvVar): it alone gets an answer, and the
+ * The BFC allocator takes nearly all of the device at the start, and carves its tensors out of it
+ * unseen. TensorFlow's allocator cuda_malloc_async asks the driver for every tensor. TensorFlow
+ * reads the choice by getenv (tsl::ReadStringFromEnvVar). Only TensorFlow gets our answer; the
  * environment stays as it is.
  *
- * A tf.function, as Keras makes of each training step, runs on threads of TensorFlow's that have no
- * Python, while the one that called it waits in TFE_Execute. libtensorflow_cc calls that through
- * its PLT, so the function of that name here is the one called (tensorflow/c/eager/c_api.h). */
+ * A tf.function, which Keras makes of each training step, runs on threads of TensorFlow's without
+ * Python, while its caller waits in TFE_Execute. libtensorflow_cc calls that through its PLT, so it
+ * reaches the function of that name here (tensorflow/c/eager/c_api.h). */
 #include "shim/frameworks/tensorflow.h"
 
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ TFE_Execute(struct tf_op *op, struct tf_tensor **results, int *count, struct tf_
 static _Atomic(execute_t) real_execute;
 static _Atomic(op_name_t) real_op_name;
 
-/* Before 2.13 TensorFlow was one library, the caller's. */
+/* Before 2.13 TensorFlow was one library, that of the caller. */
 static execute_t find_real(const void *caller)
 {
     struct ms_loaded_elf elf;
@@ -81,7 +81,7 @@ static execute_t find_real(const void *caller)
     return (execute_t)execute;
 }
 
-/* The names of what was traced begin so, and those of operations with a letter. */
+/* Names of traced functions begin like this; names of operations begin with a letter. */
 static bool is_function(const struct tf_op *op, struct tf_status *status)
 {
     op_name_t op_name = atomic_load(&real_op_name);

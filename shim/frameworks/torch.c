@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch tells its profiler of every tensor through two plain functions of libc10, which
- * libc10_cuda calls through its PLT: the global scope is searched first, so functions of those
- * names here are the ones called. They take note and call the real ones.
+/* PyTorch reports every tensor to its profiler through two plain functions of libc10. libc10_cuda
+ * calls them through its PLT, and the global scope is searched first, so it reaches the functions
+ * of those names here. They take note and call the real ones.
  *
  * The C++ declarations (c10/core/Allocator.h):
  *   void c10::reportMemoryUsageToProfiler(void *ptr, int64_t alloc_size, size_t total_allocated,
@@ -41,14 +41,14 @@ __attribute__((visibility("default"))) void USAGE(void *ptr, int64_t bytes, size
 __attribute__((visibility("default"))) void
 OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved, torch_device_t device);
 
-MS_HOT_DATA static _Atomic bool settled; /* reports are to be acted upon, for good */
+MS_HOT_DATA static _Atomic bool settled; /* reports count from now on */
 
 static int ordinal_in(torch_device_t device)
 {
     return (int8_t)(device >> 8);
 }
 
-/* The ordinal where the report is one to act upon, -1 elsewhere. */
+/* The ordinal if the report counts, otherwise -1. */
 static __attribute__((noinline, cold)) int first_ordinal(torch_device_t device)
 {
     bool found = ms_torch_library_find();
@@ -95,7 +95,7 @@ void OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved,
 {
     int ordinal = cuda_ordinal(device);
     uint64_t cached_bytes = 0;
-    /* The one thing that is PyTorch's then: why it ran out. */
+    /* In that mode, this report is the only one that counts: why PyTorch ran out of memory. */
     if (ms_options()->torch == MS_TORCH_OFF && (device & 0xff) == TORCH_CUDA) {
         ordinal = ordinal_in(device);
         cached_bytes = total_reserved > total_allocated ? total_reserved - total_allocated : 0;

@@ -3,8 +3,8 @@
 #ifndef MEMSHIM_SHIM_FRAMEWORKS_TORCH_H
 #define MEMSHIM_SHIM_FRAMEWORKS_TORCH_H
 
-/* At the end, before the trace is closed: where PyTorch allocated and never reported, that is said,
- * lest the report show no tensors as a fact. */
+/* At the end, before the trace is closed: warns if PyTorch allocated and never reported. Otherwise
+ * the report would show the lack of tensors as a fact. */
 void ms_torch_end(void);
 
 #endif

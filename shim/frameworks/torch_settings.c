@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What PyTorch is told to be like. It reads its settings through getenv, from libc10 (2.15) or
- * libc10_cuda (2.6): those callers get the user's words with ours added, everybody else, and every
- * child, the environment as it is. What the program sets at run time through os.environ before it
- * loads PyTorch is read here like everything else.
+/* Adds memshim's settings to PyTorch's. PyTorch reads its settings through getenv, called from
+ * libc10 (2.15) or libc10_cuda (2.6). These callers get the user's settings with ours added. All
+ * other callers, and every child process, get the environment as it is. Settings that the program
+ * makes in os.environ before it loads PyTorch are included.
  *
- * One setting is read by Python itself, out of a copy that it takes of the environment when it
- * starts: that one has to stand there before. */
+ * Python itself reads one setting, from a copy of the environment that it makes at its start. So
+ * that one must be in the environment before. */
 #include "shim/frameworks/torch_settings.h"
 
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ typedef char *(*getenv_t)(const char *);
 
 static _Atomic(getenv_t) next;
 
-/* The strings that were handed out: whoever called getenv may keep the pointer. */
+/* The strings that were returned: a caller of getenv may keep the pointer. */
 struct answer {
     struct answer *next;
     char text[];
@@ -53,7 +53,7 @@ static char *next_getenv(const char *name)
     return found(name);
 }
 
-/* The same text is the same string each time. Null: no host memory. */
+/* Equal texts give the same string. Null: no host memory. */
 static char *keep(const char *theirs, const char *ours)
 {
     size_t bytes = strlen(theirs) + strlen(ours) + 2;
@@ -78,14 +78,14 @@ static char *keep(const char *theirs, const char *ours)
     return known != NULL ? known->text : fresh->text;
 }
 
-/* PyTorch gives up this registration of its memory with NCCL where its segments are expandable. */
+/* With expandable segments, PyTorch gives up this registration of its memory with NCCL. */
 static bool registers_with_nccl(void)
 {
     return ms_torch_switch(next_getenv("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK")) ||
            ms_torch_switch(next_getenv("NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"));
 }
 
-/* The user's word on what ms_nccl_graph_register() would say. */
+/* Whether the user set the variable that ms_nccl_graph_register() would answer. */
 static bool graphs_register(void)
 {
     const char *said = next_getenv(MS_NCCL_GRAPH_VARIABLE);
@@ -100,9 +100,9 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* A device that cannot map memory (a virtual one) has no expandable segments, and PyTorch fails
- * there when it is told to use them. Remembered by machine, by the kernel's driver, whose version
- * this file tells, by the devices that are visible, and by memshim's version. */
+/* Expandable segments fail in PyTorch on a device that cannot map memory (a virtual one). The
+ * answer is remembered by machine, by the kernel driver, whose version this file contains, by the
+ * visible devices, and by memshim's version. */
 static bool devices_can_map(void)
 {
     static const char path[] = "/proc/driver/nvidia/version";
@@ -123,10 +123,10 @@ static bool devices_can_map(void)
     return ms_probe("probe-mapping", NULL, known ? key : NULL).answer != MS_PROBE_NO;
 }
 
-/* Asked once: PyTorch reads its settings several times. */
+/* Found out once, because PyTorch reads its settings several times. */
 static bool devices_could_map(void)
 {
-    static int answer; /* under asking: 0 not asked, 1 they can, 2 not all can */
+    static int answer; /* guarded by asking: 0 not asked, 1 all can, 2 not all can */
     ms_lock_acquire(MS_LOCK(SETTINGS));
     if (answer == 0) {
         answer = devices_can_map() ? 1 : 2;
@@ -147,10 +147,10 @@ static void say_once(enum ms_log_level level, const char *what, const char *how)
     }
 }
 
-/* PyTorch was told to use expandable segments by memshim, not by the user. */
+/* memshim, not the user, switched PyTorch's expandable segments on. */
 static atomic_bool expandable;
 
-/* Why they are left off; null: they need not be. */
+/* Why they are left off; null: no reason. */
 static const char *why_off(void)
 {
     if (registers_with_nccl()) {
@@ -184,7 +184,7 @@ static char *answer_for(int row, char *value)
         return value;
     }
     if (value == NULL && any) {
-        return NULL; /* the user's words stand under another name, which is asked for, too */
+        return NULL; /* the user set another name, which PyTorch reads, too */
     }
     char *merged = keep(value != NULL ? value : "", ours);
     if (merged == NULL) {
