@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the memshim command and makes the environment that it is started with. */
+/* Finds the memshim command, and makes its environment. */
 #include "shim/process/command.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ bool ms_command_find(struct ms_command *command)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         (void)snprintf(command->path, sizeof command->path, "%.*s/%s",
                        (int)(slash - command->library), command->library, places[i]);
-        /* A folder of that name stands beside an installed library. */
+        /* Beside an installed library there is a folder of that name. */
         if (access(command->path, X_OK) == 0 && stat(command->path, &about) == 0 &&
             S_ISREG(about.st_mode)) {
             return true;
@@ -35,7 +35,7 @@ bool ms_command_find(struct ms_command *command)
     return false;
 }
 
-/* Whether this entry of LD_PRELOAD is the library, whatever it is called there. */
+/* Whether this entry of LD_PRELOAD is the library, under whatever name. */
 static bool is_library(const char *entry, size_t length, struct ms_command *command)
 {
     const char *name = entry + length;
@@ -48,7 +48,7 @@ static bool is_library(const char *entry, size_t length, struct ms_command *comm
             strcmp(command->target, command->library) == 0);
 }
 
-/* LD_PRELOAD= without the library itself, whatever else is preloaded. */
+/* LD_PRELOAD= without the library, but with all other entries. */
 static void preload_without(const char *value, struct ms_command *command)
 {
     char *out = command->preload;
@@ -99,7 +99,7 @@ bool ms_command_environment(struct ms_command *command, bool apart)
         }
         kept++;
     }
-    environment[kept] = (char *)MS_PROBING "=1"; /* /etc/ld.so.preload has no way around it */
+    environment[kept] = (char *)MS_PROBING "=1"; /* /etc/ld.so.preload cannot be bypassed */
     return true;
 }
 

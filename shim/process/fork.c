@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Around fork(): takes all locks that the child needs free, in their order, and afterwards makes
- * the child of a process that used the driver silent and harmless. */
+/* Before fork(), takes all locks that the child needs to find free, in their order. Afterwards, in
+ * the child of a process that used the driver, makes memshim silent and inactive. */
 #include "shim/process/fork.h"
 
 #include <pthread.h>
@@ -20,7 +20,8 @@ void ms_fork_join(struct ms_fork_part *part)
     }
 }
 
-/* A signal's handler may fork, too: what this thread holds inside a call it cannot wait for. */
+/* False if a signal handler forks inside one of our calls: this thread cannot wait for locks that
+ * it may hold itself. */
 static bool concerns_us(void)
 {
     return !ms_process_inert() && !ms_guard.inside;
@@ -61,8 +62,8 @@ static void in_parent(void)
     }
 }
 
-/* The driver does not work in a child of a process that has initialized it, and the parent's trace
- * is the parent's: the child has nothing to record. What it execs starts anew. */
+/* The driver does not work in a child of a process that has initialized it, and the trace belongs
+ * to the parent, so the child records nothing. A program that it execs starts anew. */
 static void leave_alone(void)
 {
     ms_process_make_inert();
@@ -74,7 +75,7 @@ static void leave_alone(void)
     }
 }
 
-/* Only this thread is left: nobody else holds a lock any more. */
+/* The child has only this thread, so no other thread holds a lock. */
 static void in_child(void)
 {
     if (ms_process_inert()) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the lines on stderr. */
+/* Writes lines to stderr. */
 #include "shim/process/log.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ bool ms_log_enabled(enum ms_log_level level)
     return !ms_process_inert() && level <= ms_options()->log;
 }
 
-/* A pipe that nobody reads any more ends whoever writes to it, by a signal: not for a line of ours.
- * What was pending before is the program's own. */
+/* Writing to a pipe without a reader would end the program by SIGPIPE. A line of ours must not do
+ * that. A SIGPIPE that was pending before belongs to the program. */
 static void write_line(const char *line, size_t bytes)
 {
     static const struct timespec at_once = {0};
@@ -38,7 +38,7 @@ static void write_line(const char *line, size_t bytes)
     (void)sigaddset(&broken_pipe, SIGPIPE);
     (void)sigpending(&pending);
     (void)pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
-    /* A closed stderr is nobody's error. */
+    /* A closed stderr is no error. */
     if (ms_process_had_stderr() && write(STDERR_FILENO, line, bytes) < 0 && errno == EPIPE &&
         sigismember(&pending, SIGPIPE) != 1) {
         (void)sigtimedwait(&broken_pipe, NULL, &at_once);
@@ -56,7 +56,7 @@ __attribute__((format(printf, 2, 0))) static void put_line(bool note, const char
     char said[LINE_CHARACTERS];
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): started by each of the two callers */
     if (vsnprintf(said, sizeof(said), format, arguments) >= 0) {
-        /* Options, folders and names in it are what others wrote. */
+        /* The line contains options, paths and names from outside. */
         size_t length =
             ms_plain_text(said, text, sizeof(line) - strlen(PREFIX) - 1) + strlen(PREFIX);
         if (note) {

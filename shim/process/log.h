@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on stderr, one write each, prefixed "memshim: ". Never allocates, never fails aloud, keeps
- * errno. Any thread, any time. */
+/* Lines on stderr, one write each, with the prefix "memshim: ". Never allocates, reports no
+ * failure, keeps errno. Any thread, any time. */
 #ifndef MEMSHIM_SHIM_PROCESS_LOG_H
 #define MEMSHIM_SHIM_PROCESS_LOG_H
 
@@ -9,18 +9,18 @@
 
 #include "shim/tables/options.h"
 
-/* Warn: what a user must know, each thing said once. Silent in a fork child. A line is cut at 1
- * KiB. Warnings are repeated in the trace as notes. */
+/* Warn: what a user must know, each thing once. Prints nothing in a fork child. Lines are cut at 1
+ * KiB. Warnings are also notes in the trace. */
 __attribute__((format(printf, 2, 3))) void ms_log(enum ms_log_level level, const char *format, ...);
 
-/* The same at warn level for a line that warns of nothing (first use of a device, the end): it is
- * no note in the trace. */
+/* The same, at warn level, for lines that warn of nothing (first use of a device, the end). They
+ * are not notes in the trace. */
 __attribute__((format(printf, 1, 2))) void ms_say(const char *format, ...);
 
-/* A warning of what will end the program: it names the switch that keeps memshim out. */
+/* A warning of something that will end the program. It names the switch that keeps memshim out. */
 __attribute__((format(printf, 1, 2))) void ms_log_fatal(const char *format, ...);
 
-/* Says the line the first time that this statement is reached in the process. */
+/* Logs the line at the first time that this statement is reached in the process. */
 #define MS_LOG_ONCE(level, ...) MS_ONCE(ms_log((level), __VA_ARGS__))
 #define MS_LOG_FATAL_ONCE(...)  MS_ONCE(ms_log_fatal(__VA_ARGS__))
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts a question to the driver in a throw-away process, and remembers the answer. */
+/* Asks the driver in a throw-away process, and remembers the answer. */
 #include "shim/process/probe.h"
 
 #include <fcntl.h>
@@ -19,19 +19,20 @@
 #include "shim/tables/remembered.h"
 
 #define STACK_BYTES ((size_t)64 << 10)
-#define LONGEST_MS  21000 /* a probe ends itself after 10 s twice, unless the kernel holds it */
-#define POLL_MS     2
+/* A probe ends itself twice, after 10 s each, unless the kernel holds it. */
+#define LONGEST_MS 21000
+#define POLL_MS    2
 
 /* --- the throw-away process ------------------------------------------------------------------- */
 
-/* The probe must leave no trace in this process: no SIGCHLD, and no child that the program's own
- * wait() could find. So it is a grandchild. Both are made as vfork makes them: they share this
- * process's memory, and this thread stands still meanwhile. The child in between is one that no
- * wait() sees (clone(2), "__WCLONE"), and stays for as long as the probe runs. */
+/* The probe must have no effect on this process: no SIGCHLD, and no child that the program's own
+ * wait() could find. So it is a grandchild. Both processes are made as by vfork: they share this
+ * process's memory, and this thread stops meanwhile. The child in between is invisible to wait()
+ * (clone(2), "__WCLONE"), and lives as long as the probe. */
 struct launch {
     char *const *argv;
     char *const *environment;
-    char *stacks; /* two */
+    char *stacks; /* for two stacks */
     sigset_t signals;
 };
 
@@ -40,7 +41,7 @@ static int probe_process(void *argument)
     const struct launch *launch = argument;
     struct sigaction standard = {.sa_handler = SIG_DFL};
     for (int signal = 1; signal < NSIG; signal++) {
-        (void)sigaction(signal, &standard, NULL); /* this process's handlers are not for it */
+        (void)sigaction(signal, &standard, NULL); /* this process's handlers must not run in it */
     }
     (void)sigprocmask(SIG_SETMASK, &launch->signals, NULL);
     int nowhere = open("/dev/null", O_RDWR);
@@ -72,7 +73,7 @@ static int waiting_process(void *argument)
     ms_command_leave(probe > 0 ? MS_PROBE_HUNG_CODE : MS_PROBE_NOT_RUN_CODE);
 }
 
-/* A row of MS_PROBE_CODES. */
+/* Returns a code of MS_PROBE_CODES. */
 static int run_apart(char *const *argv, char *const *environment)
 {
     int status = 0;
@@ -113,7 +114,7 @@ static int run_probe(const char *name, const char *argument, struct texts *texts
     return status;
 }
 
-/* One error may be a chance: only a no that comes twice is one. */
+/* One error may be chance: only a no that comes twice counts. */
 static int run_twice(const char *name, const char *argument, struct texts *texts)
 {
     int code = run_probe(name, argument, texts);
@@ -127,15 +128,15 @@ static int run_twice(const char *name, const char *argument, struct texts *texts
     return again == code ? code : MS_PROBE_DIFFERED_CODE;
 }
 
-/* --- what is remembered ----------------------------------------------------------------------- */
+/* --- remembered answers ----------------------------------------------------------------------- */
 
 static int64_t now_ns(void)
 {
     return (int64_t)ms_clock_unix_ns();
 }
 
-/* Whether an answer that is there still counts. Of an unknown, what was found out while this
- * process waited for it: whoever asked at the same time asked the same. */
+/* Whether a stored answer counts. An unknown counts only if it was found while this process waited:
+ * then another process asked the same question at the same time. */
 static bool counts(const struct ms_remembered_answer *answer, int64_t asked_ns)
 {
     const int64_t age_ns = now_ns() - answer->when_ns;
@@ -179,7 +180,7 @@ static void say_trouble(const struct ms_remembered *remembered)
     }
 }
 
-/* Processes that start together ask once: one does, the others wait for its answer. */
+/* Among processes that start together, one asks, and the others wait for its answer. */
 static void probe(const char *name, const char *argument, const char *key, struct texts *texts,
                   struct ms_probe_result *result)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions that can only be put to the driver where that may do harm: in a throw-away process. */
+/* Questions to the driver that may do harm, and so are asked in a throw-away process. */
 #ifndef MEMSHIM_SHIM_PROCESS_PROBE_H
 #define MEMSHIM_SHIM_PROCESS_PROBE_H
 
@@ -13,11 +13,11 @@ struct ms_probe_result {
     int64_t remembered_ns; /* when it was found out, since 1970; 0: just now */
 };
 
-/* Runs `memshim NAME ARGUMENT` (argument may be null), without this library, and waits for it: 42 s
- * at most. Yes and no are remembered under `key` (shim/tables/remembered.h), a no for a day; null:
- * never. An unknown is never believed later, but processes that ask at the same time share it. A
- * folder that cannot be used is said. Any thread; the program's signals and children are as they
- * were. */
+/* Runs `memshim NAME ARGUMENT` (argument may be null), without this library, and waits for it, 42 s
+ * at most. Remembers yes and no under `key` (shim/tables/remembered.h), a no for a day; null:
+ * remembers nothing. An unknown is never used later, but processes that ask at the same time share
+ * it. Logs it if the cache folder cannot be used. Any thread; the program's signals and children
+ * are not affected. */
 struct ms_probe_result ms_probe(const char *name, const char *argument, const char *key);
 
 #endif

@@ -26,8 +26,8 @@ void ms_process_begin(void)
 }
 
 /* Forks are not watched before the driver is used: a child that is forked earlier (a launcher's
- * worker, a data loader) is a process like any other. A vfork child runs none of this, and only
- * execs. */
+ * worker, a data loader) is a process like any other. A vfork child runs none of this code, and
+ * only execs. */
 bool ms_process_serve(void)
 {
     int state = MS_PROCESS_IDLE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The identity of this process. */
+/* Reads the identity of this process. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of this process, read once; anew in a child that was forked before the driver was
- * used. */
+/* The options of this process. They are read once, and anew in a child that was forked before the
+ * driver was used. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define RUN_ID_CHARACTERS 256
 
 struct own_options {
-    pid_t pid; /* that read them */
+    pid_t pid; /* the process that read them */
     struct ms_options parsed;
     char output[2 * PATH_MAX];
     char run_id[RUN_ID_CHARACTERS];
@@ -37,7 +37,7 @@ static void say_nothing(void *ctx, const char *sentence)
     (void)sentence;
 }
 
-/* The environment may change while the program runs: what is used later is copied. */
+/* The environment may change while the program runs, so strings that are used later are copied. */
 static void own_strings(struct own_options *mine)
 {
     const char *output = mine->parsed.output_dir;
@@ -62,7 +62,7 @@ static __attribute__((noinline, cold)) const struct ms_options *read_options(voi
         mmap(NULL, sizeof(*mine), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mine == MAP_FAILED) {
         static struct ms_options
-            defaults; /* no page of memory left: racing threads write the same */
+            defaults; /* no memory left; racing threads write the same values */
         ms_options_parse((char *[]){NULL}, &defaults, say_nothing, NULL);
         return &defaults;
     }
@@ -73,7 +73,7 @@ static __attribute__((noinline, cold)) const struct ms_options *read_options(voi
         munmap(mine, sizeof(*mine));
         return &published->parsed;
     }
-    /* Once more for the warnings, now that it is known whether they are wanted. */
+    /* Parsed again to log warnings, now that the log level is known. */
     struct ms_options again;
     ms_options_parse(environ, &again, say, NULL);
     return &mine->parsed;
@@ -89,7 +89,7 @@ void ms_options_of_child(void)
 {
     const struct own_options *published = atomic_load_explicit(&own, memory_order_acquire);
     if (published != NULL && published->pid != getpid()) {
-        /* Not unmapped: who asked before may still look at them. */
+        /* Not unmapped: threads that got the options before may still read them. */
         atomic_compare_exchange_strong(&own, &published, NULL);
     }
 }

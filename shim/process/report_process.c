@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the process that makes the report, and waits for it a little.
  *
- * The program must not find a child that it never made: not with wait(-1), not by a SIGCHLD. A
- * child of posix_spawn is one, and reaping it ourselves would race with a program that reaps
- * whatever it finds. So this is a grandchild, as it is for a probe (probe.c): the process in
- * between is made by clone with no signal at its end, which makes it invisible to every wait that
- * does not ask for such (clone(2), "__WCLONE"). It ends as soon as the grandchild has become
- * `memshim`, which then belongs to init, or to whoever has asked for orphans. Both share this
- * process's memory until then, as vfork's children do, so that nothing of a large program is
- * copied. */
+ * The program must not find a child that it did not make, neither by wait(-1) nor by a SIGCHLD. A
+ * child made by posix_spawn could be found, and if we reaped it ourselves, we would race with a
+ * program that reaps whatever it finds. So the process is a grandchild, like a probe (probe.c). The
+ * process in between is made by clone without a signal at its end, so only a wait that asks for
+ * such children sees it (clone(2), "__WCLONE"). It ends as soon as the grandchild has become
+ * `memshim`, which then belongs to init or to a process that adopts orphans. Until then both share
+ * this process's memory, as vfork's children do, so that nothing of a large program is copied. */
 #include "shim/process/report_process.h"
 
 #include <errno.h>
@@ -32,9 +31,9 @@
 #include "shim/tables/report_handover.h"
 
 #define STACK_BYTES    ((size_t)64 << 10)
-#define ABOVE_STANDARD 10 /* a descriptor that none of those which are set up takes */
+#define ABOVE_STANDARD 10 /* a descriptor above those that are set up */
 
-/* A process ends once: none of it need be on a stack. */
+/* Static, not on the stack: a process ends only once. */
 static struct ms_command command;
 static bool command_found;
 
@@ -42,8 +41,8 @@ struct launch {
     char *const *argv;
     char *const *environment;
     const char *log;
-    char *stacks; /* two */
-    int answer;   /* the pipe's end for writing; -1: there is none */
+    char *stacks; /* for two stacks */
+    int answer;   /* the pipe's writing end; -1: none */
     int error;    /* an errno; 0: the command runs */
 };
 
@@ -55,8 +54,9 @@ void ms_report_process_prepare(void)
 /* --- The two processes --------------------------------------------------------------------------
  */
 
-/* The program's files, sockets and pipes end with the program: whoever reads its output, or wants
- * its port, waits for it alone. On kernels before 5.9 the command closes them when it begins. */
+/* The program's files, sockets and pipes must close with the program: whoever reads its output, or
+ * needs its port, waits only for the program. On kernels before 5.9 the command closes them when it
+ * begins. */
 static void keep_own_descriptors(const struct launch *launch)
 {
     const int answer =
@@ -81,7 +81,8 @@ static int report_process(void *argument)
     struct launch *launch = argument;
     struct sigaction standard = {.sa_handler = SIG_DFL};
     sigset_t none;
-    (void)setsid(); /* what the terminal or a launcher sends to the program's group is not for it */
+    (void)setsid(); /* signals from the terminal or a launcher to the program's group must not reach
+                       it */
     for (int signal = 1; signal < NSIG; signal++) {
         (void)sigaction(signal, &standard, NULL);
     }
@@ -103,7 +104,7 @@ static int between(void *argument)
     ms_command_leave(0);
 }
 
-/* 0 where the command runs, else an errno. */
+/* 0 if the command runs, otherwise an errno. */
 static int start(struct launch *launch)
 {
     sigset_t all, signals;
@@ -128,7 +129,7 @@ static int start(struct launch *launch)
 /* --- The wait -----------------------------------------------------------------------------------
  */
 
-/* True where the pipe can be read before then. */
+/* True if the pipe becomes readable before end_ns. */
 static bool readable_before(int pipe, uint64_t end_ns)
 {
     struct pollfd asked = {.fd = pipe, .events = POLLIN};
@@ -141,7 +142,7 @@ static bool readable_before(int pipe, uint64_t end_ns)
     return ready > 0;
 }
 
-/* What the process has to say, before end_ns. */
+/* The process's answer, if it comes before end_ns. */
 static enum ms_reported answer_before(int pipe, uint64_t end_ns, char *why, size_t why_bytes)
 {
     size_t used = 0;
@@ -162,7 +163,7 @@ static enum ms_reported answer_before(int pipe, uint64_t end_ns, char *why, size
 /* --- Under `memshim run` ------------------------------------------------------------------------
  */
 
-/* 0 where there is none. host: where it runs, null with it. */
+/* 0: none. *host: where it runs; null if there is none. */
 static int32_t find_supervisor(const char **host)
 {
     const char *supervisor = ms_environment(environ, MS_SUPERVISOR);
@@ -179,7 +180,7 @@ int32_t ms_report_process_supervisor(void)
     return find_supervisor(&host);
 }
 
-/* It may be on another host, or have ended before this process. */
+/* False if `memshim run` is on another host, or has ended before this process. */
 static bool supervised(void)
 {
     const char *its_host;
@@ -206,7 +207,7 @@ static enum ms_reported start_and_wait(const char *dir, uint64_t wait_ns, char *
         (void)snprintf(why, why_bytes, "out of memory");
         return MS_REPORT_FAILED;
     }
-    /* Without a pipe it is started all the same, and not waited for. */
+    /* Without a pipe the process is started all the same, and not waited for. */
     (void)pipe2(answer, O_CLOEXEC);
     struct launch launch = {
         .argv = argv, .environment = command.environment, .log = log, .answer = answer[1]};

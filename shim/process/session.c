@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace of this process, and what is said at its first use of a device and at its end. */
+/* The trace of this process, and the lines at its first use of a device and at its end. */
 #include "shim/process/session.h"
 
 #include <errno.h>
@@ -20,25 +20,24 @@
 #include "shim/tables/identity.h"
 #include "shim/tables/options.h"
 
-#define EARLY_BYTES 4096 /* of notes and versions from before the trace */
+#define EARLY_BYTES 4096 /* for notes and versions from before the trace */
 #define VERSIONS    4
 
 MS_HOT_DATA static _Atomic(ms_trace_t *) trace;
 static bool open_tried MS_GUARDED_BY(*MS_LOCK(OPENING));
 static bool device_noted[MS_DEVICES_MAX] MS_GUARDED_BY(*MS_LOCK(OPENING));
 
-/* Of the one who opens: too large for a small thread's stack. */
+/* Used while the trace is opened: too large for a small thread's stack. */
 static struct {
     struct ms_identity self;
     char fallback[PATH_MAX], options[4096], note[2 * PATH_MAX];
 } texts;
 
-/* What was recorded before there was a trace. */
-static char early_notes[EARLY_BYTES] MS_GUARDED_BY(
-    *MS_LOCK(EARLY)); /* one after the other, '\n' behind each */
+/* Recorded before there was a trace. */
+static char early_notes[EARLY_BYTES] MS_GUARDED_BY(*MS_LOCK(EARLY)); /* each followed by '\n' */
 static struct early_version {
     char what[16], version[64];
-} early_versions[VERSIONS]; /* under EARLY */
+} early_versions[VERSIONS]; /* guarded by EARLY */
 
 MS_HOT ms_trace_t *ms_session_trace(void)
 {
@@ -118,8 +117,8 @@ static void hand_over_early(ms_trace_t *open)
 /* --- Opening -----------------------------------------------------------------------------------
  */
 
-/* Settles which attempt of its run this process belongs to: torchrun's restart count is that of one
- * host. The launcher's own children lead sessions. */
+/* Finds out to which attempt of its run this process belongs, because torchrun's restart count is
+ * per host. The launcher's own children are session leaders. */
 static void settle_attempt(const struct ms_trace_process *process)
 {
     int32_t restarts = 0;
@@ -158,8 +157,8 @@ static ms_trace_t *open_trace(void)
     return ms_trace_open(&config, texts.note, sizeof(texts.note));
 }
 
-/* With OPENING held. What has to be said of it, "" for nothing: not said here, for a warning is a
- * note too. */
+/* The caller holds OPENING. Returns a warning, or "". It is not logged here, because a warning is a
+ * note in the trace, too. */
 static const char *open_once(void) MS_REQUIRES(*MS_LOCK(OPENING))
 {
     if (open_tried || !ms_options()->trace) {
@@ -211,7 +210,7 @@ void ms_session_device(int device, const char *name, const uint8_t *uuid, uint64
 /* --- The end ----------------------------------------------------------------
  */
 
-/* Length of the name of the run's folder, which is above that of the trace. */
+/* Length of the path up to the run's folder, which contains that of the trace. */
 static int run_length(const char *dir)
 {
     const char *slash = strrchr(dir, '/');
@@ -224,7 +223,7 @@ static void say_no_report(const char *dir, const char *why)
            dir);
 }
 
-/* A process ends once: none of it need be on a stack. */
+/* Static, not on the stack: a process ends only once. */
 static struct {
     char dir[PATH_MAX], why[PATH_MAX + 512];
 } ending;
