@@ -32,7 +32,7 @@ static int read_stat(uint32_t pid, struct process_stat *out)
         return error;
     }
     text[length] = '\0';
-    /* The name, in parentheses, may hold anything: fields are counted behind its end. */
+    /* The name, in parentheses, may contain anything, so fields are counted behind its end. */
     const char *at = strrchr(text, ')');
     const int found = at == NULL ? 0
                                  : sscanf(at + 1,
@@ -48,8 +48,8 @@ uint64_t ms_start_ticks(uint32_t pid)
     return read_stat(pid, &process) == 0 ? process.start_ticks : 0;
 }
 
-/* A first thread that has ended leaves the process in state Z while others of it run on. Files, and
- * with them the device's, are closed before the last thread is only waited for. */
+/* If the first thread has ended, the process is in state Z while other threads run on. Files, and
+ * with them the device, are closed before the last thread becomes a zombie. */
 bool ms_process_lives(uint32_t pid, uint64_t start_ticks)
 {
     struct process_stat process = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of groups are opened as strangers might have made them: never through a link, and only
- * where they are this user's alone. */
+/* The files of groups. A stranger might have made such a file. So links are never followed, and a
+ * file is used only if it belongs to this user alone. */
 #include "shim/group/file.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 #define UUID_CHARACTERS 32u
 #define LOCK_TURNS      200
 #define LOCK_TURN_NS    10000000
-#define OPEN_TURNS      8 /* the file went while it was opened */
+#define OPEN_TURNS      8 /* the file was removed while it was opened */
 
 /* ---- names ---- */
 
@@ -87,7 +87,7 @@ static const char *trouble_with(const struct stat *status)
     return NULL;
 }
 
-/* Null where the file is locked and good; "" where it went meanwhile. */
+/* Null: the file is locked and valid; "": it was removed meanwhile. */
 static const char *lock_good(int fd, struct stat *status)
 {
     const char *why =
@@ -101,8 +101,7 @@ static const char *lock_good(int fd, struct stat *status)
     return why == NULL && status->st_nlink == 0 ? "" : why;
 }
 
-/* All of it is taken from the file system now: a page that it does not have later would be a
- * SIGBUS. */
+/* All blocks of the file are allocated now: a page without memory would later be a SIGBUS. */
 static const char *map(struct ms_group_file *file, const struct stat *status)
 {
     const size_t bytes = sizeof *file->region;
@@ -119,7 +118,7 @@ static const char *map(struct ms_group_file *file, const struct stat *status)
         return "its file in /dev/shm cannot be mapped";
     }
     file->region = mapped;
-    file->made = file->region->magic == 0; /* or its maker was killed on the way */
+    file->made = file->region->magic == 0; /* or its maker was killed before it finished */
     if (!file->made && file->region->magic != MS_GROUP_MAGIC) {
         (void)munmap(mapped, bytes);
         return "its file in /dev/shm is of another version of memshim";
@@ -156,8 +155,7 @@ bool ms_group_file_open(const char *path, bool make, struct ms_group_file *file,
     return *why == NULL;
 }
 
-/* Unlocked by name, and not by closing alone: a child that was forked meanwhile has it open, too.
- */
+/* Unlocked explicitly, because a child that was forked meanwhile has the file open, too. */
 void ms_group_file_close(struct ms_group_file *file, bool keep)
 {
     (void)flock(file->fd, LOCK_UN);
@@ -210,7 +208,7 @@ void ms_group_list(const char *folder, ms_group_each_t each, void *ctx)
     }
 }
 
-/* Members of another namespace cannot be seen from here, and may live. */
+/* Members of another pid namespace cannot be seen from here, and may live. */
 static void sweep_one(void *ctx, const char *path, struct ms_group_region *region)
 {
     uint32_t *gone = ctx;

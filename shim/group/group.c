@@ -14,7 +14,7 @@
 #include "shim/group/member.h"
 #include "shim/group/request.h"
 
-#define CLAIM_TURNS 16 /* two who claim at once may both see too little */
+#define CLAIM_TURNS 16 /* two members that claim at once may both see too little room */
 
 /* ---- joining ---- */
 
@@ -49,7 +49,7 @@ static struct ms_group_slot *take_slot(struct ms_group_region *region,
     for (uint32_t i = MS_GROUP_MEMBERS_MAX; i-- > 0;) {
         struct ms_group_slot *slot = &region->slots[i];
         const uint32_t owner = atomic_load(&slot->pid);
-        /* This process's own: of the program that it was before an exec. */
+        /* A slot with this process's own pid is from the program before an exec. */
         found = owner == 0 || owner == pid ? slot : found;
         if (owner == pid) {
             atomic_store(&slot->pid, 0);
@@ -212,7 +212,7 @@ static uint64_t claim_some(ms_group_t *group, uint64_t least, uint64_t most)
         if (room >= least && claim(group, bytes)) {
             return bytes;
         }
-        (void)sched_yield(); /* what another took back again is there now */
+        (void)sched_yield(); /* what another member claimed in vain is free again by now */
     }
     return 0;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One cap for all processes of a group on a device: each leases room of it, and has what it leased.
+/* One cap for all processes of a group on a device: each leases room from it, and may use what it
+ * leased.
  *
- * A lease is one atomic number in the member's slot. A member that wants more adds that to its own,
- * and then sums all: where that is more than the cap it takes it back. Of two who do so at once at
- * least one sees the other's, so that leases that were found good are never more than the cap
- * together. No lock is taken for it. */
+ * A lease is one atomic number in the member's slot. A member that wants more first adds that to
+ * its own lease, and then sums all leases. If the sum exceeds the cap, it takes its addition back.
+ * Of two members that do so at once, at least one sees the other's addition, so that valid leases
+ * together never exceed the cap. No lock is needed. */
 #ifndef MEMSHIM_SHIM_GROUP_GROUP_H
 #define MEMSHIM_SHIM_GROUP_GROUP_H
 
@@ -17,46 +18,46 @@
 struct ms_group_wish {
     const char *folder; /* MS_GROUP_FOLDER */
     const char *name;   /* "run-..." or "group-..." */
-    uint8_t uuid[16];   /* of the device: its number is another one in other processes */
+    uint8_t uuid[16];   /* of the device, which may have another ordinal in other processes */
     uint64_t total_bytes, cap_bytes;
     int32_t rank;        /* -1: unknown */
-    const char *program; /* shortened */
+    const char *program; /* shortened name */
 };
 
 typedef struct ms_group ms_group_t;
 
-/* Makes this process a member of the group on that device; good until it ends. The cap is that of
- * whoever came first. Null, and why. */
+/* Makes this process a member of the group on that device, until the process ends. The first
+ * member's cap counts. On failure null, and *why. */
 ms_group_t *ms_group_join(const struct ms_group_wish *wish, const char **why);
 
-/* It is none any more, and holds nothing: of a device that was not used after all. */
+/* Ends the membership of a process that did not use the device after all, and holds nothing. */
 void ms_group_leave(ms_group_t *group);
 
 uint64_t ms_group_cap_bytes(const ms_group_t *group);
 
-/* Leases `least` bytes more, or up to `most` where the group has them. Returns how many: 0 or at
- * least `least`. Looks for members that have ended before it gives up. */
+/* Leases at least `least` bytes more, and up to `most` if the group has them. Returns how many: 0
+ * or at least `least`. Looks for members that have ended before it gives up. */
 uint64_t ms_group_lease(ms_group_t *group, uint64_t least, uint64_t most);
 
-/* What members had that have ended comes back. False: nothing did. */
+/* Takes the leases of members that have ended back into the group. False: there were none. */
 bool ms_group_reap_ended(ms_group_t *group);
 
-/* Leases bytes that the driver has already taken, also where that passes the cap. */
+/* Leases bytes that the driver has already taken, even beyond the cap. */
 void ms_group_impose(ms_group_t *group, uint64_t bytes);
 
-/* Gives leased bytes back. */
+/* Returns leased bytes. */
 void ms_group_give(ms_group_t *group, uint64_t bytes);
 
-/* What nobody has leased. No lock, no call. */
+/* Bytes that nobody has leased. No lock, no system call. */
 uint64_t ms_group_free_bytes(const ms_group_t *group);
 
-/* What others have leased and not used, or would give at once. */
+/* Bytes that others have leased and not used, or would give at once. */
 uint64_t ms_group_spare_bytes(const ms_group_t *group);
 
-/* Tells the others. */
+/* Publishes how much of its lease this member uses. */
 void ms_group_tell(ms_group_t *group, uint64_t used_bytes);
 
-/* The most that a context of a member took: set, and read. */
+/* Publish, and read, the most that a context of any member took. */
 void ms_group_tell_context(ms_group_t *group, uint64_t bytes);
 uint64_t ms_group_context_bytes(const ms_group_t *group);
 
@@ -68,7 +69,7 @@ struct ms_group_share {
     char name[MS_GROUP_NAME_BYTES];
 };
 bool ms_group_largest_other(const ms_group_t *group, struct ms_group_share *out);
-/* What all others have leased, and how many they are. */
+/* What all others have leased; *count: how many they are. */
 uint64_t ms_group_others_bytes(const ms_group_t *group, uint32_t *count);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the processes of a group share of one device: a file in shared memory.
+/* What the processes of a group share for one device: a file in shared memory.
  *
- * Nothing in it is guarded by a lock. A member writes its own slot alone, and its lease is one
- * atomic number there: a member that is killed anywhere leaves nothing half done. Slots change
- * hands under the lock of the file (file.h). */
+ * No lock guards its contents. A member writes only its own slot, and its lease is one atomic
+ * number there. So a member that is killed at any point leaves nothing inconsistent. Slots change
+ * owners under the lock of the file (file.h). */
 #ifndef MEMSHIM_SHIM_GROUP_LAYOUT_H
 #define MEMSHIM_SHIM_GROUP_LAYOUT_H
 
@@ -15,32 +15,34 @@
 #define MS_GROUP_NAME_BYTES  32u
 
 struct ms_group_slot {
-    _Atomic uint32_t pid; /* 0: nobody's; the last that a new member writes */
+    _Atomic uint32_t pid; /* 0: free; a new member writes it last */
     int32_t rank;         /* -1: unknown */
     uint64_t start_ticks; /* when the process started (field 22 of /proc/PID/stat) */
     char name[MS_GROUP_NAME_BYTES];
-    _Atomic uint64_t leased_bytes; /* of the cap, what nobody else may have */
-    _Atomic uint64_t used_bytes;   /* of those, what is charged or earmarked */
-    _Atomic uint64_t spare_bytes;  /* of those, what it would give at once: free in its pool */
+    _Atomic uint64_t leased_bytes; /* its part of the cap, which nobody else may use */
+    _Atomic uint64_t used_bytes;   /* the part of that which is charged or earmarked */
+    _Atomic uint64_t spare_bytes;  /* the part of that which it would give at once: free in its
+                                      pool */
 
-    /* What others want of it (request.h). */
-    _Atomic uint32_t asked;    /* counts questions; a futex: the member's thread waits for it */
-    _Atomic uint32_t answered; /* the last question that was attended to */
+    /* What other members want from it (request.h). */
+    _Atomic uint32_t asked;    /* counts questions; a futex on which the member's thread waits */
+    _Atomic uint32_t answered; /* the last question that was answered */
     _Atomic uint32_t wanted;   /* bits of enum ms_group_want */
     _Atomic uint64_t wanted_bytes;
-    _Atomic uint64_t coldest_ns; /* CLOCK_MONOTONIC: when the coldest of what it could move to the
-                                    host was used last; UINT64_MAX: it can move nothing */
-    _Atomic uint64_t yielded_bytes; /* given to others when they asked, in all */
+    _Atomic uint64_t coldest_ns; /* CLOCK_MONOTONIC: when the coldest memory that it could move to
+                                    the host was last used; UINT64_MAX: it can move nothing */
+    _Atomic uint64_t yielded_bytes; /* given to others on request, in total */
 };
 
 struct ms_group_region {
-    uint64_t magic; /* the last that is written when the region is made */
+    uint64_t magic; /* written last when the region is made */
     uint64_t pid_namespace;
     uint64_t total_bytes; /* of the device */
     uint64_t cap_bytes;   /* of all members together */
     uint8_t uuid[16];
     _Atomic uint64_t context_bytes; /* the most that a context of a member took */
-    _Atomic uint32_t changes;       /* counts what was given back; a futex: who is short waits */
+    _Atomic uint32_t changes;       /* counts returns of memory; a futex on which members that need
+                                       memory wait */
     uint32_t reserved;
     struct ms_group_slot slots[MS_GROUP_MEMBERS_MAX];
 };

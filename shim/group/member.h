@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member as this room sees it. */
+/* The state of a member inside its own process. */
 #ifndef MEMSHIM_SHIM_GROUP_MEMBER_H
 #define MEMSHIM_SHIM_GROUP_MEMBER_H
 
@@ -10,7 +10,8 @@ struct ms_group {
     struct ms_group_region *region;
     struct ms_group_slot *own;
     char path[MS_GROUP_PATH_BYTES];
-    /* Of each other one that has let a question pass: its pid, and below the question. */
+    /* For each other member that did not answer in time: its pid, and in the lower half the
+     * question. */
     _Atomic uint64_t deaf[MS_GROUP_MEMBERS_MAX];
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions between members. A question that two ask at once is attended to once: bits are added
- * up, and the larger number of bytes counts. */
+/* Questions between members. If two members ask one at the same time, it answers once: it combines
+ * the bits, and takes the larger number of bytes. */
 #include "shim/group/request.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 #include "allocator/base/clock.h"
 #include "shim/group/member.h"
 
-#define POLL_NS 20000000u /* who ended while it was asked never answers */
+#define POLL_NS 20000000u /* a member that ends after it was asked never answers */
 
 static void wake(_Atomic uint32_t *word)
 {
@@ -33,8 +33,8 @@ void ms_group_changed(ms_group_t *group)
 
 /* ---- asking ---- */
 
-/* Not one that has let a question pass: it is stopped, or gone, and is not waited for again until
- * it has answered. */
+/* False for a member that did not answer a question in time: it is stopped, or gone. It is not
+ * waited for again until it has answered. */
 static bool is_other(const ms_group_t *group, uint32_t i)
 {
     const struct ms_group_slot *slot = &group->region->slots[i];
@@ -63,11 +63,11 @@ static uint32_t put(struct ms_group_slot *slot, enum ms_group_want want, uint64_
 }
 
 struct asked {
-    uint64_t members; /* bit i */
+    uint64_t members; /* bit i: slot i */
     uint32_t serials[MS_GROUP_MEMBERS_MAX];
 };
 
-/* With `late`, who has not is noted. */
+/* late: the time is over; notes the members that have not answered. */
 static bool all_answered(ms_group_t *group, const struct asked *asked, bool late)
 {
     bool all = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of sockets in a folder that all may write to. */
+/* Finds, makes and removes sockets in a folder that everybody may write to. */
 #include "shim/group/socket.h"
 
 #include <dirent.h>
