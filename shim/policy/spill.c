@@ -239,7 +239,7 @@ static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
 
 /* The first allocation of a step comes here before the pool knows of the step. So it counts as the
  * last step's, in every step alike. */
-static void tell_step(struct ms_device *device, struct ms_spill_watch *watch)
+static void note_step(struct ms_device *device, struct ms_spill_watch *watch)
 {
     uint64_t steps = ms_steps_recorded();
     if (steps != watch->steps) {
@@ -251,7 +251,7 @@ static void tell_step(struct ms_device *device, struct ms_spill_watch *watch)
 static void attend(struct ms_device *device, struct ms_spill_watch *watch)
 {
     struct ms_spill_stats stats;
-    tell_step(device, watch);
+    note_step(device, watch);
     (void)ms_pool_promote_ahead(device->pool);
     ms_pool_spill_stats(device->pool, &stats);
     say_spilled(device, &stats);

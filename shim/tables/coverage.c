@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The coverage table, for people: what is served, forwarded, watched or gated. */
+/* The table of coverage, for people: what is served, forwarded, watched or gated. */
 #include <stdio.h>
 
 #include "shim/tables/hook_table.h"

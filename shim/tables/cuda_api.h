@@ -10,7 +10,8 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-/* What headers before the named version lack. Only pointers to the types are passed on. */
+/* Declarations that headers before the named version lack. Only pointers to these types are passed
+ * on. */
 #if CUDA_VERSION < 13000
 #    define CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED \
         ((CUdevice_attribute)141)

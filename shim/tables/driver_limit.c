@@ -33,7 +33,7 @@ struct tightest {
     struct ms_driver_limit limit;
 };
 
-/* The number beside the device's region; 0 where there is none, as where it says "max". */
+/* The number in the device's line; 0 if there is none, or it says "max". */
 static uint64_t region_in(int group, const char *name, const struct pci *pci)
 {
     char line[256];
@@ -84,7 +84,7 @@ struct ms_driver_limit ms_limit_of_group(const char *root, const char *pci)
 
 /* --- MPS -------------------------------------------------------------------------------------- */
 
-/* "1G", "512MB", "1024": 0 where it is none of these. */
+/* "1G", "512MB", "1024"; 0 for anything else. */
 static uint64_t amount(const char *text)
 {
     char *end = NULL;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of hooks (hooks.def): every function of the driver's that memshim stands in front of.
- */
+/* The table of hooks (hooks.def): every driver function that memshim hooks. */
 #ifndef MEMSHIM_SHIM_TABLES_HOOK_TABLE_H
 #define MEMSHIM_SHIM_TABLES_HOOK_TABLE_H
 
@@ -15,7 +14,7 @@ enum ms_hook_disposition {
 };
 enum ms_hook_flavour { MS_HOOK_ANY, MS_HOOK_LEGACY, MS_HOOK_PER_THREAD };
 
-/* One index for every row of hooks.def. */
+/* One index for each row of hooks.def. */
 enum ms_hook_id {
 #define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) MS_HOOK_ID_##symbol,
 #include "shim/tables/hooks.def"

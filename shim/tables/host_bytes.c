@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory the host has to spare, and how much of it may be spilled to. */
+/* How much memory the host has left, and how much of it may be used for spilling. */
 #include "shim/tables/host_bytes.h"
 
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 
 #define STAYS_BYTES (2ULL << 30)
 
-/* Control groups tell what they use with the page cache in it; what is inactive there is free to
- * take (as the kubelet counts, too). */
+/* A control group's usage includes its page cache; the inactive part of that can be taken (as the
+ * kubelet counts, too). */
 struct names {
     const char *limit, *usage, *inactive;
 };
@@ -23,7 +23,7 @@ static const struct names second = {"memory.max", "memory.current", "inactive_fi
 static const struct names first = {"memory.limit_in_bytes", "memory.usage_in_bytes",
                                    "total_inactive_file"};
 
-/* No path is put together: stacks may be small. */
+/* No path is assembled, because stacks may be small. */
 static int open_folder(int folder, const char *name)
 {
     return openat(folder, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -46,7 +46,7 @@ static FILE *open_file(int folder, const char *name)
     return file;
 }
 
-/* The number in a file; UINT64_MAX where there is none, as where it says "max". */
+/* The number in a file; UINT64_MAX if there is none, or it says "max". */
 static uint64_t number_in(int group, const char *name)
 {
     uint64_t number = UINT64_MAX;
@@ -78,7 +78,7 @@ static uint64_t inactive_in(int group, const char *key)
     return found;
 }
 
-/* The least that a group leaves. */
+/* The least that any group leaves. */
 struct least {
     const struct names *names;
     uint64_t bytes;
@@ -99,8 +99,8 @@ static void read_group(void *ctx, int group, const char *path)
     least->bytes = left < least->bytes ? left : least->bytes;
 }
 
-/* The group and all above it. In a container the group's own path may not exist, and the root
- * stands for it. */
+/* Visits the group and all above it. In a container the group's own path may not exist; then the
+ * root stands for it. */
 static void visit_up(int root, const char *mount, char *group,
                      void (*visit)(void *ctx, int folder, const char *group), void *ctx)
 {
@@ -129,7 +129,7 @@ static void visit_groups(int root, void (*second_version)(void *, int, const cha
     FILE *file = open_file(root, "proc/self/cgroup");
     while (file && getline(&line, &line_bytes, file) > 0) {
         line[strcspn(line, "\n")] = '\0';
-        /* A group's path begins with a slash: a dot goes where the colon before it is. */
+        /* A group's path begins with a slash. The colon before it is replaced by a dot. */
         char *v1 = strstr(line, ":memory:");
         if (strncmp(line, "0::", 3) == 0) {
             line[2] = '.';
@@ -219,7 +219,8 @@ uint64_t ms_host_spill_bytes(const struct ms_options *options, char *const *envi
 
 bool ms_host_take(uint64_t bytes)
 {
-    /* Looked at again after so much has been taken; what others take meanwhile is seen then. */
+    /* After so much has been taken, it is measured again, which includes what other programs
+     * took. */
     const uint64_t sample_bytes = 256ULL << 20;
     static _Atomic uint64_t left_bytes;
     uint64_t left = atomic_load(&left_bytes);

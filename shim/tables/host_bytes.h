@@ -8,8 +8,8 @@
 
 #include "shim/tables/options.h"
 
-/* What can be had without swapping: the kernel's MemAvailable, less where a control group (v1 or
- * v2) leaves less. `root` stands before the paths of /proc and /sys ("" but in tests). 0 where
+/* What can be had without swapping: the kernel's MemAvailable, or less if a control group (v1 or
+ * v2) leaves less. `root` is put before the paths of /proc and /sys ("" except in tests). 0 if
  * nothing could be read. */
 uint64_t ms_host_available_bytes(const char *root);
 
@@ -18,16 +18,16 @@ uint64_t ms_host_available_bytes(const char *root);
 void ms_host_groups(const char *root, void (*visit)(void *ctx, int folder, const char *group),
                     void *ctx);
 
-/* What may be taken of so many: a quarter, but 2 GiB stay. */
+/* How much of available_bytes may be taken: a quarter, as far as 2 GiB remain. */
 uint64_t ms_host_share_bytes(uint64_t available_bytes);
 
-/* To be asked before so much of the host's memory is pinned. False where less than 2 GiB would stay
- * available. What other programs take is seen again after 256 MiB. Any thread. */
+/* To be asked before so much of the host's memory is pinned. False if less than 2 GiB would remain
+ * available. What other programs take is measured again after every 256 MiB. Any thread. */
 bool ms_host_take(uint64_t bytes);
 
 /* The most that a process may spill into host memory: MEMSHIM_SPILL_LIMIT, or its part of that
- * share where several ranks run on this node; never so much that less than 2 GiB stay. 0 where
- * nothing is to be spilled. `environment` tells the ranks. */
+ * share if several ranks run on this node; never so much that less than 2 GiB remain. 0 if nothing
+ * may be spilled. `environment` gives the ranks. */
 uint64_t ms_host_spill_bytes(const struct ms_options *options, char *const *environment,
                              uint64_t available_bytes);
 

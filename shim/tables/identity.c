@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The identity of a process among those of its run: the run's id, its ranks, its program. */
+/* The identity of a process in its run: the run's id, its ranks, its program. */
 #include "shim/tables/identity.h"
 #include "allocator/base/path.h"
 
@@ -39,8 +39,7 @@ const char *ms_identity_run(char *const *environment, const char *fallback, int3
     const char *slurm = ms_environment(environment, "SLURM_JOB_ID");
     const char *id = fallback != NULL ? fallback : "run";
     *restarts = number_of(ms_environment(environment, "TORCHELASTIC_RESTART_COUNT"), 0);
-    if (elastic != NULL &&
-        strcmp(elastic, "none") != 0) { /* what torchrun says without --rdzv-id */
+    if (elastic != NULL && strcmp(elastic, "none") != 0) { /* torchrun's value without --rdzv-id */
         id = elastic;
     } else if (slurm != NULL) {
         id = slurm;
@@ -95,8 +94,8 @@ uint32_t ms_identity_local_ranks(char *const *environment)
 
 void ms_identity_start_id(int64_t unix_seconds, long pid, char *out, size_t out_bytes)
 {
-    /* By hand: gmtime would read the time zone's files, in every process that is preloaded. The
-     * calendar repeats every 146,097 days; years are counted from March. */
+    /* By hand: gmtime would read the time zone's files in every preloaded process. The calendar
+     * repeats every 146,097 days; years are counted from March. */
     int64_t days = unix_seconds / 86400, seconds = unix_seconds % 86400;
     int64_t shifted = days + 719468;
     int64_t era = shifted / 146097, day_of_era = shifted % 146097;
@@ -125,7 +124,7 @@ static bool is_python(const char *name)
     return stem > 0 && strspn(name + stem, "0123456789.t") == strlen(name + stem);
 }
 
-/* What a Python command line runs, or null for standard input and -c. `at` is behind argv[0]. */
+/* What a Python command line runs; null for standard input and -c. `at` is behind argv[0]. */
 static const char *python_target(const char *at, const char *end)
 {
     for (; at < end; at += strlen(at) + 1) {

@@ -14,47 +14,47 @@ struct ms_ranks {
 
 /* Too large for a small thread's stack. */
 struct ms_identity {
-    char run_id[128]; /* one folder a run */
+    char run_id[128]; /* one folder for each run */
     char host[65];
-    char program[64];   /* the script's base name, or the executable's */
-    char command[4096]; /* the whole command line, shortened */
+    char program[64];   /* the base name of the script or of the executable */
+    char command[4096]; /* the command line, shortened */
     struct ms_ranks ranks;
 };
 
 /* Reads a value from `environment` (NAME=value strings, null at the end; itself null after
- * clearenv); null where it is not set or empty. */
+ * clearenv); null if it is not set, or empty. */
 const char *ms_environment(char *const *environment, const char *name);
 
-/* torchrun's run, else Slurm's, else `fallback` (null: the process has none of its own, "run"), and
- * how often it was restarted, as far as the environment says. Pure. */
+/* torchrun's run id, otherwise Slurm's, otherwise `fallback` (null: the process has none of its
+ * own, "run"). *restarts: how often the run was restarted, as far as the environment says. Pure. */
 const char *ms_identity_run(char *const *environment, const char *fallback, int32_t *restarts);
 
-/* A run's id with the restart count behind a dot where it is not 0. Pure. */
+/* A run's id, with a dot and the restart count if that is not 0. Pure. */
 void ms_identity_name_run(const char *id, int32_t restarts, char *out, size_t out_bytes);
 
-/* Both. Pure. */
+/* Both of the above. Pure. */
 void ms_identity_run_id(char *const *environment, const char *fallback, char *out,
                         size_t out_bytes);
 
-/* Ranks as torchrun, else Slurm, names them. Pure. */
+/* The ranks, by torchrun's variables, otherwise Slurm's. Pure. */
 void ms_identity_ranks(char *const *environment, struct ms_ranks *out);
 
-/* How many ranks of the run are on this machine, as torchrun, else Slurm, says; 1 where neither
- * does. Pure. */
+/* How many ranks of the run are on this machine, by torchrun's variables, otherwise Slurm's,
+ * otherwise 1. Pure. */
 uint32_t ms_identity_local_ranks(char *const *environment);
 
-/* The program's name from a command line as /proc/self/cmdline has it (`bytes` long, strings one
- * after the other): for Python the script or module that it runs. Pure. */
+/* The program's name from a command line in the form of /proc/self/cmdline (`bytes` long, strings
+ * one after the other). For Python: the script or module that it runs. Pure. */
 void ms_identity_program(const char *cmdline, size_t bytes, char *out, size_t out_bytes);
 
-/* A start time as a run id, YYYYmmdd-HHMMSS-pid, in UTC. At least 40 bytes. Pure. */
+/* A start time as a run id, YYYYmmdd-HHMMSS-pid, in UTC. `out` has at least 40 bytes. Pure. */
 void ms_identity_start_id(int64_t unix_seconds, long pid, char *out, size_t out_bytes);
 
-/* Where a folder can be made when the output folder cannot be written: on this machine, and the
- * user's own. Pure. */
+/* The folder to use if the output folder cannot be written: on this machine, and the user's own.
+ * Pure. */
 void ms_identity_fallback_dir(char *const *environment, unsigned user, char *out, size_t out_bytes);
 
-/* All of it for this process. */
+/* All of the above for this process. */
 void ms_identity_read(struct ms_identity *out);
 
 #endif

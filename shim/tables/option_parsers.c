@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the text of each option means. */
+/* Parses the value of each option. */
 #include "shim/tables/option_parsers.h"
 
 #include <ctype.h>
@@ -12,8 +12,8 @@
 
 /* --- Numbers ---------------------------------------------------------------------------------- */
 
-/* Not strtod: the application's locale may want another decimal point. Returns where it stopped,
- * null where no number begins. */
+/* Not strtod, because the application's locale may use another decimal point. Returns where the
+ * number ends; null if there is none. */
 static const char *scan_number(const char *text, double *number)
 {
     double value = 0, unit = 1;
@@ -71,8 +71,8 @@ bool ms_parse_bytes(const char *text, uint64_t *bytes)
 /* --- One parser for each option ----------------------------------------------------------------
  */
 
-/* One item of a cap: [device:]value. Without a device it is for all of them, and must be of the
- * option's own kind. */
+/* One item of a cap: [device:]value. Without a device it holds for all devices. The value must be
+ * of the option's own kind. */
 static bool parse_cap_item(const char *item, bool fractions, struct ms_options *out)
 {
     struct ms_cap_rule *rule = &out->cap_all;
@@ -99,8 +99,8 @@ static bool parse_cap_item(const char *item, bool fractions, struct ms_options *
     return false;
 }
 
-/* Comma-separated items, each copied without the blanks around it. False at the first that is too
- * long, empty, or refused. */
+/* Passes comma-separated items to item_is_good, without the blanks around them. False at the first
+ * that is too long, empty, or refused. */
 static bool each_item(const char *text, bool (*item_is_good)(void *ctx, const char *item),
                       void *ctx)
 {
@@ -214,7 +214,7 @@ bool ms_option_keep(const char *text, struct ms_options *out)
     return text[0] == '\0' || ms_parse_keep(text, &out->keep);
 }
 
-/* As the report reads it again (report/render/source.c). */
+/* In the form that the report reads (report/render/source.c). */
 bool ms_option_source(const char *text, struct ms_options *out)
 {
     return parse_switch(text, &out->source);
@@ -323,7 +323,7 @@ bool ms_option_spill_limit(const char *text, struct ms_options *out)
     return true;
 }
 
-/* As the report reads it again (report/read/batch.c). */
+/* In the form that the report reads (report/read/batch.c). */
 bool ms_option_batch(const char *text, struct ms_options *out)
 {
     double samples;
@@ -428,7 +428,7 @@ bool ms_option_forward(const char *text, struct ms_options *out)
     return true;
 }
 
-/* What may be part of a file's name. */
+/* Whether it can be part of a file's name. */
 static bool is_name(const char *text)
 {
     for (const char *at = text; *at != '\0'; at++) {

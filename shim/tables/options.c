@@ -16,10 +16,10 @@
 
 struct option {
     const char *name;
-    const char *fallback; /* the default; empty: none */
+    const char *fallback; /* default; empty: none */
     const char *allowed;
     const char *meaning;
-    bool (*parse)(const char *text, struct ms_options *out); /* null: read by scripts alone */
+    bool (*parse)(const char *text, struct ms_options *out); /* null: only scripts read it */
 };
 
 static const struct option options[] = {
@@ -32,7 +32,7 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
-/* The value of `name` in a NAME=value string; null where it is another name. */
+/* The value of `name` in a NAME=value string; null if that has another name. */
 static const char *value_of(const char *variable, const char *name)
 {
     size_t length = strlen(name);
@@ -82,7 +82,7 @@ static void parse_one(const struct option *option, const char *value, struct ms_
 {
     struct ms_options changed = *out;
     if (value[0] == '\0') {
-        return; /* set to nothing: as if it were not set */
+        return; /* an empty value counts as not set */
     }
     if (option->parse(value, &changed)) {
         *out = changed;
@@ -173,9 +173,9 @@ void ms_options_print(bool markdown, ms_options_write_t write, void *ctx)
     }
 }
 
-/* Whether a NAME=value string is for the report: not what memshim sets itself, nor what only the
- * scripts read. */
-static bool is_told(const char *variable)
+/* Whether a NAME=value string belongs into the report. Not what memshim sets itself, nor what only
+ * the scripts read. */
+static bool is_reported(const char *variable)
 {
     if (strncmp(variable, PREFIX, PREFIX_CHARACTERS) != 0 ||
         value_of(variable, PREFIX "RUN_ID") != NULL) {
@@ -195,7 +195,7 @@ char *ms_options_set_text(char *const *environment, char *text, size_t text_byte
     text[0] = '\0';
     for (char *const *variable = environment; variable != NULL && *variable != NULL; variable++) {
         size_t length = strlen(*variable);
-        if (is_told(*variable) && used + length + 2 <= text_bytes) {
+        if (is_reported(*variable) && used + length + 2 <= text_bytes) {
             memcpy(text + used, *variable, length);
             text[used + length] = '\n';
             used += length + 1;

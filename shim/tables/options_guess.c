@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The switch above all options, and guesses at what was meant by values that options do not take.
- */
+/* The switch that overrides all options, and guesses at what a bad value may have meant. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -8,9 +7,9 @@
 #include "allocator/base/nearest.h"
 #include "shim/tables/options.h"
 
-#define GUESSED_GIB 1024 /* a number without a unit is of GiB up to here, of MiB above */
+#define GUESSED_GIB 1024 /* a number without a unit means GiB up to here, MiB above */
 
-/* Null where the variable is another one. */
+/* Null if it is another variable. */
 static const char *switch_value(const char *variable)
 {
     static const char name[] = MS_OPTIONS_SWITCH "=";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answers and reasons behind the codes of probes. */
+/* The answer and the reason for each code of a probe. */
 #include "shim/tables/probe_codes.h"
 
 #include <signal.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a probe can come to: a question to the driver that is put in a throw-away process
+/* The possible results of a probe: a question to the driver that is asked in a throw-away process
  * (shim/process/probe.h). */
 #ifndef MEMSHIM_SHIM_TABLES_PROBE_CODES_H
 #define MEMSHIM_SHIM_TABLES_PROBE_CODES_H
 
 enum ms_probe_answer { MS_PROBE_UNKNOWN, MS_PROBE_YES, MS_PROBE_NO };
 
-/* MS_PROBE_CODE(name, number, answer, why): what a probe can come to. The process that finds out
- * (`memshim probe-...`, shim/cli/doctor/probe.c) ends with one of the first ten as its exit status;
- * the others say why it did not get that far.
+/* MS_PROBE_CODE(name, number, answer, why): one possible result. The process that asks (`memshim
+ * probe-...`, shim/cli/doctor/probe.c) ends with one of the first ten as its exit status; the
+ * others say why it did not get that far.
  *
- * A no is what the driver or the device itself said about the question, and said twice. All else
- * that can go wrong is unknown. */
+ * A no is what the driver or the device itself answered, and answered twice. Whatever else can go
+ * wrong is unknown. */
 #define MS_PROBE_CODES                                                                          \
     MS_PROBE_CODE(WORKS, 0, YES, "it works")                                                    \
     MS_PROBE_CODE(NO_MAPPING, 3, NO, "not every device can map memory")                         \
@@ -34,16 +34,16 @@ enum ms_probe_code {
 #undef MS_PROBE_CODE
 };
 
-/* How a probe's process ended, as wait() tells it: its exit status, HUNG where its own alarm clock
- * ended it, KILLED where another signal did. */
+/* How a probe's process ended, by wait()'s status: its exit status, HUNG if its own alarm clock
+ * ended it, KILLED if another signal did. */
 int ms_probe_code_of(int wait_status);
 
-/* Of any number; one that is not in the table is unknown. why: never null. */
+/* For any number; one that is not in the table is unknown. why: never null. */
 enum ms_probe_answer ms_probe_answer_of(int code);
 const char *ms_probe_why(int code);
 
-/* Set in the environment of that process: a library that is preloaded there all the same does
- * nothing, or each probe would begin another one. */
+/* Set in the environment of that process. A library that is preloaded there nevertheless does
+ * nothing; otherwise each probe would start another one. */
 #define MS_PROBING "MEMSHIM_PROBING"
 
 #endif

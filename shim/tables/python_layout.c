@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where CPython's versions keep what a stack is read from. */
+/* Where CPython's versions keep the fields from which stacks are read. */
 #include "shim/tables/python_layout.h"
 
 #include <string.h>
@@ -52,8 +52,8 @@ static const struct ms_python_layout fixed[] = {
      .text = {.ascii = 40, .compact = 56, .data = 56}},
 };
 
-/* Which words of struct _Py_DebugOffsets (Include/internal/pycore_runtime.h of 3.13,
- * pycore_debug_offsets.h of 3.14) say what, counted from its beginning. */
+/* Positions of words in struct _Py_DebugOffsets, from its beginning
+ * (Include/internal/pycore_runtime.h of 3.13, pycore_debug_offsets.h of 3.14). */
 struct words {
     uint16_t version;
     uint8_t thread_frame, thread_id;
@@ -124,7 +124,7 @@ static bool describe(const struct words *words, const void *runtime, struct ms_p
         .active = true,
         .thread = {.frame = (uint16_t)at[words->thread_frame],
                    .id = (uint16_t)at[words->thread_id]},
-        /* The last of the fields that are looked at. */ .frame =
+        /* The last of the fields that are read. */ .frame =
             {.bytes = (uint16_t)(at[words->frame_owner] + 1),
              .code = (uint16_t)at[words->frame_code],
              .previous = (uint16_t)at[words->frame_previous],
@@ -137,7 +137,7 @@ static bool describe(const struct words *words, const void *runtime, struct ms_p
                  .table = (uint16_t)at[words->code_table],
                  .body = MS_PYTHON_SIZE,
                  .begin = (uint16_t)at[words->code_begin]},
-        /* PyCompactUnicodeObject adds the length of its UTF-8 form and a pointer to that. */
+        /* PyCompactUnicodeObject adds the length of its UTF-8 form, and a pointer to it. */
         .text = {.ascii = ascii, .compact = ascii + 16, .data = ascii + 16}};
     return true;
 }

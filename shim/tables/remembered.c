@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that keep the answers of probes, in a folder of the user's, with locks between processes.
- */
+/* Files with the answers of probes, in a folder of the user's, with locks between processes. */
 #include "shim/tables/remembered.h"
 
 #include <ctype.h>
@@ -27,7 +26,7 @@ static const char *const kinds[] = {"host-", "mapping-"};
 
 /* --- the folder ------------------------------------------------------------------------------- */
 
-/* A home that is not there is not made: a service's account may name one that never was, and root
+/* A missing home folder is not made: a service's account may name one that never existed, and root
  * could make it. */
 static bool find_folder(struct ms_remembered *remembered, char *const *environment, bool make)
 {
@@ -126,7 +125,7 @@ bool ms_remembered_is_key(const char *name)
     return is_ours(name) && !ends_with(name, LOCK_END) && !ends_with(name, NEW_END);
 }
 
-/* Not for ever: a file system of a network may have locks that nobody gives. */
+/* With a limit: a network file system may have locks that are never granted. */
 bool ms_remembered_lock(struct ms_remembered *remembered, const char *key, int wait_ms)
 {
     char name[MS_REMEMBERED_KEY_BYTES + sizeof(LOCK_END)];
@@ -156,7 +155,7 @@ static int print(const struct ms_remembered_answer *answer, char *text)
                     answer->when_ns);
 }
 
-/* Exactly as it is written, or not at all. */
+/* Accepts exactly the written form, nothing else. */
 static bool parse(const char *text, size_t bytes, struct ms_remembered_answer *out)
 {
     char again[RECORD_BYTES];
@@ -196,7 +195,7 @@ bool ms_remembered_write(const struct ms_remembered *remembered, const char *key
     char text[RECORD_BYTES];
     int bytes = print(answer, text);
     (void)snprintf(name, sizeof(name), "%s.%ld" NEW_END, key, (long)getpid());
-    (void)unlinkat(remembered->folder, name, 0); /* of a process that died with this number */
+    (void)unlinkat(remembered->folder, name, 0); /* left by a process that died with this pid */
     int file = openat(remembered->folder, name,
                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (file < 0) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What probes found out (shim/process/probe.h), kept in files of the user's cache folder.
+/* Answers of probes (shim/process/probe.h), in files of the user's cache folder.
  *
- * The folder is memshim/ in XDG_CACHE_HOME, which must be there, else .cache/memshim in HOME, which
- * must be there; where both are missing nothing is kept. It is used only where it is the user's own
- * and nobody else may write to it. Each answer is a file of its own, named by all that the answer
- * depends on. It is replaced as a whole (rename), so that a reader sees the old one or the new one.
+ * The folder is $XDG_CACHE_HOME/memshim if that variable is set, otherwise $HOME/.cache/memshim.
+ * XDG_CACHE_HOME or HOME must exist; otherwise nothing is kept. The folder is used only if it
+ * belongs to the user and nobody else may write to it. Each answer is a file of its own, whose name
+ * contains all that the answer depends on. It is replaced as a whole (rename), so that a reader
+ * sees the old or the new one.
  *
- * The library and the memshim command use this. No lock of the library may be held. */
+ * The library and the memshim command use this. The caller holds no lock of the library. */
 #ifndef MEMSHIM_SHIM_TABLES_REMEMBERED_H
 #define MEMSHIM_SHIM_TABLES_REMEMBERED_H
 
@@ -15,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A no is asked anew after a day: what stood in the way may be gone. */
+/* A no is asked again after a day, because its cause may be gone. */
 #define MS_REMEMBERED_NO_LASTS_S 86400
 
 #define MS_REMEMBERED_KEY_BYTES 200
@@ -26,45 +27,47 @@ struct ms_remembered_answer {
 };
 
 enum ms_remembered_state {
-    MS_REMEMBERED_NOWHERE, /* the user has neither of the two folders */
+    MS_REMEMBERED_NOWHERE, /* neither of the two folders exists */
     MS_REMEMBERED_OPEN,
-    MS_REMEMBERED_UNUSABLE, /* `trouble` says why */
+    MS_REMEMBERED_UNUSABLE, /* `trouble` has the reason */
     MS_REMEMBERED_UNSAFE    /* likewise: somebody else could write there */
 };
 
 struct ms_remembered {
-    int folder; /* -1 unless it is open */
-    int lock;   /* -1 unless this process holds it */
+    int folder; /* -1: not open */
+    int lock;   /* -1: not held by this process */
     enum ms_remembered_state state;
     const char *trouble; /* of the folder; null: none */
     char path[PATH_MAX]; /* the folder's */
 };
 
-/* Opens the folder; makes it where `make` says so. ms_remembered_close gives everything back, also
- * where this failed. */
+/* Opens the folder; makes it first if `make`. ms_remembered_close releases everything, even after a
+ * failure. */
 void ms_remembered_open(struct ms_remembered *remembered, char *const *environment, bool make);
 void ms_remembered_close(struct ms_remembered *remembered);
 
-/* The key's text as a file name: what is no letter, digit, dot or dash becomes an underscore. */
+/* Turns the key's text into a file name: whatever is no letter, digit, dot or dash becomes an
+ * underscore. */
 void ms_remembered_key(char *key);
 
-/* Waits at most wait_ms until no other process finds out the same. False: the wait was in vain, or
- * the file system knows no locks. */
+/* Waits, wait_ms at most, until no other process is finding out the same. False: it waited in vain,
+ * or the file system has no locks. */
 bool ms_remembered_lock(struct ms_remembered *remembered, const char *key, int wait_ms);
 
-/* False where there is no answer. *trouble: why one that is there cannot be used (damaged, a link,
- * somebody else's), else null. */
+/* False: there is no answer. *trouble: why an existing one cannot be used (damaged, a link,
+ * somebody else's), otherwise null. */
 bool ms_remembered_read(const struct ms_remembered *remembered, const char *key,
                         struct ms_remembered_answer *out, const char **trouble);
 
-/* False where it could not be written; what was there before stays then. */
+/* False: it could not be written; the previous answer stays then. */
 bool ms_remembered_write(const struct ms_remembered *remembered, const char *key,
                          const struct ms_remembered_answer *answer);
 
-/* Whether this is the name of an answer's file. */
+/* Whether this is the file name of an answer. */
 bool ms_remembered_is_key(const char *name);
 
-/* Removes one answer; all of them, with the locks beside them: how many there were. */
+/* ms_remembered_forget removes one answer; ms_remembered_forget_all removes all of them, with their
+ * locks, and returns how many there were. */
 void ms_remembered_forget(const struct ms_remembered *remembered, const char *key);
 unsigned ms_remembered_forget_all(const struct ms_remembered *remembered);
 

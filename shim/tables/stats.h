@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The statistics of stats.def: what they are, and how they are written. */
+/* The statistics of stats.def, and how they are printed. */
 #ifndef MEMSHIM_SHIM_TABLES_STATS_H
 #define MEMSHIM_SHIM_TABLES_STATS_H
 
@@ -43,10 +43,10 @@ extern const struct ms_stat ms_process_stat_table[MS_PROCESS_STAT_ID_COUNT];
 /* "normal", "warning", "critical", "emergency". */
 const char *ms_status_name(uint64_t status);
 
-/* Fills in what follows from the others: free_bytes. */
+/* Computes the statistics that follow from the others: free_bytes. */
 void ms_stats_derive(struct memshim_stats *stats);
 
-/* The table for people (plain), or as a Markdown table. */
+/* Prints the table for people (plain), or as a Markdown table. */
 void ms_statistics_print(bool markdown, ms_options_write_t write, void *ctx);
 
 #endif

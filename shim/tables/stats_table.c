@@ -17,7 +17,7 @@ const struct ms_stat ms_process_stat_table[MS_PROCESS_STAT_ID_COUNT] = {
 #include "shim/tables/stats.def"
 };
 
-/* The table's rows are the members of the struct, in order, eight bytes each. */
+/* The table's rows are the members of the struct, in the same order, eight bytes each. */
 #define MS_STATISTIC(name, unit, type, metric, meaning)                                       \
     _Static_assert(offsetof(struct memshim_stats, name) == 8 + 8 * (size_t)MS_STAT_ID_##name, \
                    #name " has its place in the struct");

@@ -30,7 +30,7 @@ const char *ms_torch_conf_added(enum ms_torch_mode mode)
     }
 }
 
-/* Commas inside of brackets only make words that are no keys. */
+/* Commas inside brackets only split off words that are no keys. */
 const char *ms_torch_conf_value(const char *list, const char *key)
 {
     size_t length = strlen(key);
