@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts a browser and leaves it running. No shell reads the path. */
+/* Starts a browser and leaves it running. The path passes through no shell. */
 #include "shim/cli/browser.h"
 
 #include <limits.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POLLS   40 /* that fast a program fails which cannot start */
+#define POLLS   40 /* a program that cannot start fails within this time */
 #define POLL_NS 50000000L
 
 static void choose(char program[PATH_MAX])
@@ -27,7 +27,7 @@ static void choose(char program[PATH_MAX])
     }
 }
 
-/* One that runs on has opened it. */
+/* Whether it succeeded; one that still runs has opened the file. */
 static bool went_well(pid_t child, int *status)
 {
     const struct timespec pause = {0, POLL_NS};

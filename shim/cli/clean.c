@@ -62,7 +62,7 @@ static void print_run(void *ctx, const struct ms_clean_run *run)
                  MS_BYTES(run->bytes), run->path);
 }
 
-/* What MEMSHIM_KEEP says, where the call does not. -1, or the exit status. */
+/* Reads MEMSHIM_KEEP if the call has no limit. -1, or the exit status. */
 static int find_keep(struct call *call)
 {
     const char *wanted = getenv("MEMSHIM_KEEP");

@@ -22,14 +22,14 @@
 struct call {
     struct ms_diff diff;
     struct ms_buffer traces[MS_DIFF_SIDES]; /* struct ms_trace_path */
-    char paths[MS_DIFF_SIDES][PATH_MAX];    /* as named, without the moment */
-    size_t sides;                           /* that were named */
+    char paths[MS_DIFF_SIDES][PATH_MAX];    /* as the user wrote it, without the moment */
+    size_t sides;                           /* sides that the user named */
     const char *modules;
     bool json;
 };
 
-/* The path may hold an '@' of its own: what exists as it is has no moment. -1 where all is well,
- * else the exit status. */
+/* The path may contain an '@' itself: if the whole word exists as a path, it has no moment. -1 if
+ * all is well, otherwise the exit status. */
 static int take_side(void *ctx, const char *word)
 {
     struct call *call = ctx;
@@ -80,7 +80,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
     }
 }
 
-/* -1 where the call is good, else the exit status. */
+/* -1 if the call is good, otherwise the exit status. */
 static int parse(int argc, char **argv, struct call *call)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_side};
@@ -116,7 +116,7 @@ static bool same_trace(const struct call *call)
            a.st_ino == b.st_ino;
 }
 
-/* When A's moment was, on each device of the one process. */
+/* The time of A's moment, on each device of the process. */
 static bool find_since(const struct call *call, const struct ms_model *model,
                        uint64_t since_ns[MS_DEVICE_COUNT], char *why, size_t why_bytes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the report of a process that has just ended, out of that process: see
- * shim/process/report_process.c, which starts this. Nobody waits for it for long, and nothing may
- * suffer from it: it is nice, the first that the kernel ends where memory runs out, and of bounded
- * memory and time. Where it ends early, the next `memshim report` does its work. */
+/* Makes the report of a process that has just ended, outside that process;
+ * shim/process/report_process.c starts it. Nobody waits long for it, and it must not disturb
+ * anything. So it is nice, the kernel ends it first when memory runs out, and its memory and time
+ * are limited. If it ends early, the next `memshim report` does its work. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,20 +31,21 @@
 #include "shim/tables/report_handover.h"
 
 #define NICER 10
-/* Of memory that is its own: the trace's pages are not. A sanitizer takes addresses without end. */
+/* Limit on private memory: the trace's pages do not count. A sanitizer reserves addresses without
+ * limit. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #    define MOST_BYTES RLIM_INFINITY
 #else
 #    define MOST_BYTES (UINT64_C(4) << 30)
 #endif
-#define MOST_SECONDS 3600 /* of CPU */
+#define MOST_SECONDS 3600 /* of CPU time */
 #define WHY_BYTES    (PATH_MAX + 512)
 #define POLL_NS      20000000L
-#define POLLS_MOST   30000 /* ten minutes: then somebody else's reader hangs */
+#define POLLS_MOST   30000 /* ten minutes: after that, another reader hangs */
 
-/* ---- what it may take ---- */
+/* ---- limits ---- */
 
-/* On kernels before 5.9 the library could not do it. */
+/* On kernels before 5.9 the library could not close them. */
 static void close_others(void)
 {
     DIR *listing = opendir("/proc/self/fd");
@@ -84,14 +85,14 @@ static void be_modest(void)
     limit(RLIMIT_DATA, MOST_BYTES);
     limit(RLIMIT_CPU, MOST_SECONDS);
     limit(RLIMIT_CORE, 0);
-    (void)signal(SIGPIPE, SIG_IGN); /* of a program that did not wait for the answer */
-    (void)!chdir("/");              /* its folder can be unmounted */
+    (void)signal(SIGPIPE, SIG_IGN); /* for a program that did not wait for the answer */
+    (void)!chdir("/");              /* so that the folder can be unmounted */
 }
 
 /* ---- one at a time ---- */
 
-/* The lock of this host in the run's folder; -1 where it cannot be made. The folder may be shared
- * by several hosts. */
+/* Opens the lock of this host in the run's folder; -1 on failure. Several hosts may share the
+ * folder. */
 static int open_lock(const char *run_dir, char *path)
 {
     char host[65] = "host";
@@ -107,7 +108,7 @@ static int open_lock(const char *run_dir, char *path)
     return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 }
 
-/* Whether the file that is locked is the one that others find: its last holder removes it. */
+/* Whether the locked file is still the one that others find: the last holder removes it. */
 static bool is_there(int lock, const char *path)
 {
     struct stat held, found;
@@ -118,7 +119,7 @@ static bool is_there(int lock, const char *path)
 
 enum turn { OURS, OURS_UNLOCKED, NOT_NEEDED, NEVER };
 
-/* Waits until it is this process's turn to read, or another one has made its report. */
+/* Waits until it is this process's turn to read, or another process has made its report. */
 static enum turn wait_for_turn(const char *run_dir, const char *dir, char *path, int *lock)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
@@ -134,7 +135,7 @@ static enum turn wait_for_turn(const char *run_dir, const char *dir, char *path,
             }
         } else if (errno != EWOULDBLOCK) {
             (void)close(*lock);
-            return OURS_UNLOCKED; /* a file system without locks */
+            return OURS_UNLOCKED; /* the file system has no locks */
         }
         (void)close(*lock);
         if (ms_report_stands(dir)) {
@@ -145,7 +146,7 @@ static enum turn wait_for_turn(const char *run_dir, const char *dir, char *path,
     return NEVER;
 }
 
-/* ---- what others left ---- */
+/* ---- other processes' reports ---- */
 
 static bool is_over(const char *dir)
 {
@@ -171,8 +172,8 @@ static bool has_text(const char *dir)
            access(path, F_OK) == 0;
 }
 
-/* Processes that were killed have nobody who makes their report, and those that wait for their turn
- * get it a little earlier. What cannot be read is left to `memshim report`, which says why. */
+/* Makes the reports of killed processes, which nobody else makes, and those of processes that wait
+ * for their turn. Traces that cannot be read are left to `memshim report`, which says why. */
 static void do_left_over(const char *run_dir)
 {
     struct ms_buffer traces = {0};
@@ -190,8 +191,8 @@ static void do_left_over(const char *run_dir)
     ms_buffer_free(&traces);
 }
 
-/* Of the output folder, where the program's environment says how much it keeps. Who reads the log
- * of this process finds what could not be removed. */
+/* Cleans the output folder if the program's environment says how much to keep. What could not be
+ * removed is noted in this process's log. */
 static void keep_room(const char *run_dir)
 {
     char output[PATH_MAX], why[WHY_BYTES];
@@ -209,8 +210,8 @@ static void keep_room(const char *run_dir)
 
 /* ---- all of it ---- */
 
-/* The log is there while this works, and stays where there is something in it that nobody has read,
- * or where this process does not come to its end. */
+/* The log exists while this process works. It stays if it has an unread message, or if this process
+ * does not reach its end. */
 static void end_log(const char *dir, bool good)
 {
     char path[PATH_MAX];
@@ -230,7 +231,7 @@ static void answer(const char *why)
     }
 }
 
-/* True where the report stands. */
+/* True if the report exists now. */
 static bool make_report(const char *dir, char *why, size_t why_bytes)
 {
     why[0] = '\0';
@@ -275,7 +276,8 @@ int ms_cli_finish(int argc, char **argv)
     }
     close_others();
     be_modest();
-    /* A later command, of an upgrade under a running program, reads what that has recorded. */
+    /* After an upgrade under a running program, the command may be newer than the library; it can
+     * read what the library recorded. */
     if (strverscmp(argv[1], MEMSHIM_VERSION) > 0) {
         (void)snprintf(why, sizeof(why),
                        "the memshim command beside the library is version %s, the library %s",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memshim executable: finds the command and hands over. */
+/* The memshim executable: finds the command and runs it. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int (*const functions[MS_CLI_COMMANDS])(int argc, char **argv) = {
 #include "shim/cli/arguments/commands.def"
 };
 
-/* Options that stand before any command, and what they are. */
+/* Options that replace a command, and the command that each stands for. */
 static const struct {
     const char *name, *letter, *command;
 } own[] = {{"--help", "-h", "help"}, {"--version", "-V", "version"}};
@@ -39,7 +39,7 @@ static bool is_option_of_run(const char *word)
     return false;
 }
 
-/* Writes what was meant; "" where that cannot be told. */
+/* Writes a suggestion; "" if there is none. */
 static void guess(const char *name, char *meant, size_t meant_bytes)
 {
     const char *command = ms_cli_nearest_command(name);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memshim replay: a recorded run once more, through the pool, on a device that only keeps accounts.
- */
+/* memshim replay: repeats a recorded run through the pool, on a device that only keeps accounts. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +35,7 @@ struct call {
 
 /* ---- the call ---- */
 
-/* Fewer bytes than SMALLEST_SIZE are a number whose unit was forgotten. */
+/* Fewer bytes than SMALLEST_SIZE are a number without its unit. */
 static bool take_size(const char *value, bool or_none, uint64_t *out)
 {
     uint64_t bytes = 0;
@@ -131,7 +130,7 @@ static int take_trace(void *ctx, const char *word)
     return -1;
 }
 
-/* -1 where the call is good, else the exit status. */
+/* -1 if the call is good, otherwise the exit status. */
 static int parse(int argc, char **argv, struct call *call)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_trace};
@@ -151,7 +150,7 @@ static int parse(int argc, char **argv, struct call *call)
 
 /* ---- reading ---- */
 
-/* A folder, or a file that begins as a trace does; anything else is taken for a CSV. */
+/* A folder, or a file that begins like a trace; anything else is read as CSV. */
 static bool is_trace(const char *path)
 {
     struct stat status;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memshim report: reads traces, writes the form that was asked for, and the files that are missing.
- */
+/* memshim report: reads traces, writes the requested form, and the files that are missing. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -25,7 +24,7 @@ struct call {
     const char *modules; /* null: none */
     struct ms_form_choice choice;
     bool plain; /* neither --format nor --output was given */
-    bool open;  /* the page, in a browser */
+    bool open;  /* open the page in a browser */
     struct ms_buffer traces;
 };
 
@@ -75,7 +74,8 @@ static int take_trace(void *ctx, const char *word)
     return -1;
 }
 
-/* What another form would leave unused without a word. -1 where there is none, else the status. */
+/* Rejects options that the chosen form would silently ignore. -1 if there are none, otherwise the
+ * status. */
 static int check_choice(const struct call *call)
 {
     const char *form = ms_form_rows[call->form].name;

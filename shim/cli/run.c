@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memshim run: a command with the library preloaded and the options set, and its reports completed
- * when it has ended. */
+/* memshim run: runs a command with the library preloaded and the options set, and completes its
+ * reports when it has ended. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -27,14 +27,14 @@ static void count_complaint(void *ctx, const char *sentence)
     (*(int *)ctx)++;
 }
 
-/* The processes of the command have said it already. */
+/* The processes of the command have printed it already. */
 static void ignore_complaint(void *ctx, const char *sentence)
 {
     (void)ctx;
     (void)sentence;
 }
 
-/* Sets the variable, if the library takes it with this value. */
+/* Sets the variable if the library accepts the value. */
 static bool take_option(void *call, const struct ms_cli_option *option, const char *value)
 {
     char assignment[64 + PATH_MAX];
@@ -53,7 +53,7 @@ static bool take_option(void *call, const struct ms_cli_option *option, const ch
     return complaints == 0 && setenv(option->variable, value, 1) == 0;
 }
 
-/* -1 where there is a command to run, else the exit status. */
+/* -1 if there is a command to run, otherwise the exit status. */
 static int read_arguments(int argc, char **argv, int *command)
 {
     const struct ms_cli_reader reader = {.option = take_option, .rest = command};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that print tables of memshim's own: options, coverage, statistics, help,
- * manual pages and completions. */
+/* Commands that print memshim's own tables: options, coverage, statistics, help, manual pages and
+ * completions. */
 #include <stdio.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ int ms_cli_statistics(int argc, char **argv)
     return print_table(MS_CLI_STATISTICS, argc, argv, ms_statistics_print);
 }
 
-/* The one operand that such a command may have. */
+/* The operand that such a command may have. */
 struct subject {
     enum ms_cli_command_id asker;
     const char *word; /* null: none */
@@ -70,7 +70,7 @@ static int take_subject(void *call, const char *word)
     return -1;
 }
 
-/* A command that is shown. -1 where it is one, or where none was named. */
+/* Finds a visible command. -1 if the operand names one, or there is no operand. */
 static int find_subject(enum ms_cli_command_id asker, int argc, char **argv,
                         enum ms_cli_command_id *found)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memshim version: what a person who reports a fault is asked for. */
+/* memshim version: what somebody who reports a bug must tell. */
 #include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <link.h>

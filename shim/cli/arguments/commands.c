@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of commands and options, and what can be looked up in them. */
+/* The tables of commands and options, and look-ups in them. */
 #include "shim/cli/arguments/commands.h"
 
 #include <stdint.h>
@@ -39,7 +39,7 @@ static const struct ms_cli_row examples[] = {
 const struct ms_cli_rows ms_cli_operands = ROWS(operands), ms_cli_values = ROWS(values),
                          ms_cli_examples = ROWS(examples);
 
-/* The names of run's options are made of those of their variables, at the first call. */
+/* run's options get their names from those of their variables, at the first call. */
 static struct ms_cli_option options[] = {
 #define MS_OPTION(NAME, fallback, allowed, meaning, parser)                    \
     {MS_CLI_RUN, MS_CLI_RUN_VARIABLE, "", 0, "VALUE", allowed, fallback, NULL, \
@@ -161,7 +161,7 @@ void ms_cli_add_wants(const struct ms_cli_option *option, struct ms_buffer *out)
     ms_cli_each_choice(option, add_word, &list);
 }
 
-/* ---- what was meant ---- */
+/* ---- suggestions ---- */
 
 const char *ms_cli_nearest_command(const char *word)
 {

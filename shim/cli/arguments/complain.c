@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line on the standard error, without what a terminal would obey. */
+/* Prints a line to stderr, without characters that control a terminal. */
 #include "shim/cli/arguments/complain.h"
 
 #include <stdarg.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What bash, zsh and fish complete a command line of memshim by, from the tables. */
+/* Prints the completions of memshim's command lines for bash, zsh and fish, made from the
+ * tables. */
 #include <stdio.h>
 #include <string.h>
 
 #include "shim/cli/arguments/print.h"
 
-/* What can stand for an option's value, or for operands. */
+/* What can be completed for an option's value, or for operands. */
 enum kind { NOTHING_KNOWN, CHOICES, FILES, FOLDERS };
 
 static void note_choice(void *ctx, const char *word, size_t length)
@@ -33,7 +34,7 @@ static void print_choice(void *ctx, const char *word, size_t length)
     (void)printf(" %.*s", (int)length, word);
 }
 
-/* Each with a blank before it. */
+/* Prints each with a blank before it. */
 static void print_choices(const struct ms_cli_option *option)
 {
     ms_cli_each_choice(option, print_choice, NULL);
@@ -63,8 +64,8 @@ static void print_words(size_t command)
     }
 }
 
-/* The first sentence of it, in single quotes. `stops` are escaped by a backslash, and a quote by
- * `quote`. */
+/* Prints the first sentence in single quotes. A backslash escapes the characters of `stops`;
+ * `quote` replaces a quote. */
 static void print_brief(const char *text, const char *stops, const char *quote)
 {
     for (; *text != '\0' && strncmp(text, ". ", 2) != 0 && strncmp(text, "; ", 2) != 0; text++) {

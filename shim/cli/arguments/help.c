@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --help, from the tables. */
+/* Prints --help, from the tables. */
 #include <stdio.h>
 #include <string.h>
 
 #include "shim/cli/arguments/print.h"
 
 #define WIDTH  90
-#define COLUMN 24 /* where meanings begin */
+#define COLUMN 24 /* column of the meanings */
 
-/* Words of `text`, from the column on that the line has come to; the lines after it begin at
+/* Prints the words of `text`, from column `at` of the present line on; further lines begin at
  * `indent`. Ends the line. */
 static void print_wrapped(const char *text, size_t at, size_t indent)
 {
@@ -36,7 +36,7 @@ static void print_wrapped(const char *text, size_t at, size_t indent)
     (void)puts("");
 }
 
-/* A name and what it means, beside it where there is room. */
+/* Prints a name, and its meaning beside it if there is room. */
 static void print_entry(size_t indent, const char *name, const char *meaning)
 {
     const size_t length = indent + strlen(name);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manual pages, from the tables: roff with the macros of man(7). */
+/* Prints manual pages, from the tables: roff with the macros of man(7). */
 #include <stdio.h>
 #include <string.h>
 
 #include "shim/cli/arguments/print.h"
 #include "shim/tables/options.h"
 
-/* Text as roff takes it: what it would obey is written out, an empty line is a paragraph's end, and
- * so is each line's beginning where a dot would be a request. */
+/* Prints text for roff: escapes its special characters, ends a paragraph at an empty line, and
+ * protects lines that begin like a request. */
 static void print_text(const char *text)
 {
     bool line_begins = true;
@@ -66,7 +66,7 @@ static void print_entry(const char *name, const char *meaning)
     print_paragraph(meaning);
 }
 
-/* "memshim" or "memshim-report"; in capitals in a page's title, as is the custom. */
+/* The name "memshim" or "memshim-report"; in capitals in a page's title, as is the custom. */
 static void print_head(const char *command, const char *summary)
 {
     (void)fputs(".TH \"MEMSHIM", stdout);

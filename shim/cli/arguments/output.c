@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes what a command has made. */
+/* Writes a command's output. */
 #include "shim/cli/arguments/output.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one parser of arguments: hands a command's rows to getopt_long, and what that finds to the
+/* The one parser of arguments: passes a command's rows to getopt_long, and what that finds to the
  * command. */
 #include "shim/cli/arguments/parse.h"
 
@@ -32,19 +32,19 @@ int ms_cli_wrong(enum ms_cli_command_id command, const char *format, ...)
     return MS_CLI_WRONG_CALL;
 }
 
-/* A command's options as getopt_long wants them. */
+/* A command's options in getopt_long's form. */
 struct spelled {
     struct ms_cli_option_rows table;
-    struct ms_buffer names;   /* struct option, ended by an empty one */
-    struct ms_buffer letters; /* ended by a zero byte */
+    struct ms_buffer names;   /* struct option; the last one is empty */
+    struct ms_buffer letters; /* with a zero byte at the end */
 };
 
 static void spell(enum ms_cli_command_id command, bool in_order, struct spelled *out)
 {
     *out = (struct spelled){.table = ms_cli_options_table()};
-    /* '-': each operand is returned where it stands; '+': the options end at the first one. Without
-     * either, POSIXLY_CORRECT in the environment would decide. ':': getopt says nothing by itself,
-     * and tells a missing value from an unknown option. */
+    /* '-': each operand is returned where it stands; '+': the options end at the first operand.
+     * Without either, POSIXLY_CORRECT in the environment would decide. ':': getopt prints nothing,
+     * and distinguishes a missing value from an unknown option. */
     ms_buffer_add(&out->letters, in_order ? "+:h" : "-:h");
     for (size_t i = 0; i < out->table.count; i++) {
         const struct ms_cli_option *row = &out->table.at[i];
@@ -64,7 +64,7 @@ static void spell(enum ms_cli_command_id command, bool in_order, struct spelled 
     (void)ms_buffer_extend(&out->letters, 1);
 }
 
-/* The row of what getopt_long returned, or left in optopt; null where it is of none. */
+/* The row for what getopt_long returned, or left in optopt; null if there is none. */
 static const struct ms_cli_option *row_of(const struct spelled *spelled,
                                           enum ms_cli_command_id command, int found)
 {
@@ -101,7 +101,7 @@ static int say_unknown(enum ms_cli_command_id command, const char *word)
                         meant ? "; did you mean '--" : "", meant ? meant : "", meant ? "'?" : "");
 }
 
-/* typed: the letter that stood there, or what getopt_long returns for a name. */
+/* typed: the letter that the user typed, or what getopt_long returns for a name. */
 static int say_unusable(const struct ms_cli_option *option, int typed, const char *value)
 {
     const char letter[] = {'-', (char)typed, '\0'};
@@ -135,7 +135,7 @@ static int take_operand(enum ms_cli_command_id command, const struct ms_cli_read
                : ms_cli_wrong(command, "it takes options alone, and there is '%s'", word);
 }
 
-/* One thing that getopt_long found. -1 where it is good, else the exit status. */
+/* Handles one result of getopt_long. -1 if it is good, otherwise the exit status. */
 static int take(const struct spelled *spelled, enum ms_cli_command_id command, int found,
                 char **argv, const struct ms_cli_reader *reader, void *call)
 {
@@ -169,13 +169,13 @@ int ms_cli_parse(enum ms_cli_command_id command, int argc, char **argv,
         ms_complain("memshim: there is no memory");
         return 1;
     }
-    optind = 0; /* GNU's: from the beginning, by these letters */
+    optind = 0; /* GNU: start over, with these letters */
     while (status < 0 &&
            (found = getopt_long(argc, argv, spelled.letters.at,
                                 (const struct option *)spelled.names.at, NULL)) >= 0) {
         status = take(&spelled, command, found, argv, reader, call);
     }
-    for (; status < 0 && !reader->rest && optind < argc; optind++) { /* behind -- */
+    for (; status < 0 && !reader->rest && optind < argc; optind++) { /* after -- */
         status = take_operand(command, reader, argv[optind], call);
     }
     if (reader->rest) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tables are printed as. All go to stdout. */
+/* Prints the tables in several forms, all to stdout. */
 #ifndef MEMSHIM_SHIM_CLI_ARGUMENTS_PRINT_H
 #define MEMSHIM_SHIM_CLI_ARGUMENTS_PRINT_H
 

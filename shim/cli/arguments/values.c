@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of options: numbers, names and files, read in one way by every command. */
+/* Values of options: numbers, names and files, read in one way for every command. */
 #include "shim/cli/arguments/values.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ bool ms_cli_take_count(const char *text, uint64_t most, uint64_t *out)
     char *end;
 
     if (text[0] < '0' || text[0] > '9') {
-        return false; /* strtoull takes a sign and blanks */
+        return false; /* strtoull accepts a sign and blanks */
     }
     errno = 0;
 
@@ -30,7 +30,7 @@ bool ms_cli_take_number(const char *text, double least, double most, double *out
     char *end;
 
     if (text[0] == '\0' || text[strspn(text, "0123456789.")] != '\0') {
-        return false; /* strtod takes exponents, signs, and words */
+        return false; /* strtod accepts exponents, signs, and words */
     }
 
     const double number = strtod(text, &end);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What options' values have in common. Each takes all of `text`, or returns false and leaves *out
- * as it was. */
+/* Values that several options take. Each function reads all of `text`, or returns false and leaves
+ * *out unchanged. */
 #ifndef MEMSHIM_SHIM_CLI_ARGUMENTS_VALUES_H
 #define MEMSHIM_SHIM_CLI_ARGUMENTS_VALUES_H
 
@@ -17,7 +17,7 @@ bool ms_cli_take_number(const char *text, double least, double most, double *out
 /* The index of one of these names. */
 bool ms_cli_take_name(const char *text, const char *const *names, size_t count, int *out);
 
-/* The name of a file, or of a folder that is there. */
+/* The name of an existing file or folder. */
 bool ms_cli_take_file(const char *text, const char **out);
 bool ms_cli_take_folder(const char *text, const char **out);
 

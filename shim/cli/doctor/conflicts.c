@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of what is known to conflict. Limits by number (dmem.max, an MPS client's) are not
- * here: shim/tables/driver_limit.h reads them. */
+/* The table of known conflicts. Limits by number (dmem.max, an MPS client's) are not here:
+ * shim/tables/driver_limit.h reads them. */
 #include "shim/cli/doctor/conflicts.h"
 
 #include <ctype.h>
@@ -18,13 +18,13 @@
 struct row {
     const char *name;
     const char *libraries[SIGNS]; /* part of a preloaded path */
-    const char *variables[SIGNS]; /* that is set, and not empty */
-    /* Null where the two suffice; returns what it was found by, or null. */
+    const char *variables[SIGNS]; /* set, and not empty */
+    /* Null if the two lists suffice; returns the sign that it found, or null. */
     const char *(*find)(const struct ms_conflict_signs *signs);
     const char *says, *advice;
 };
 
-/* --- where to look ---------------------------------------------------------------------------- */
+/* --- where signs are found -------------------------------------------------------------------- */
 
 static const char *read_text(const struct ms_conflict_signs *signs, const char *path, char *text,
                              size_t text_bytes)
@@ -57,7 +57,7 @@ static const char *find_mig(const struct ms_conflict_signs *signs)
     return strstr(signs->device_name, " MIG ") != NULL ? "the device's name" : NULL;
 }
 
-/* A type of it: GRID V100-8Q, NVIDIA A100-10C. */
+/* A vGPU type, such as GRID V100-8Q or NVIDIA A100-10C. */
 static const char *find_vgpu(const struct ms_conflict_signs *signs)
 {
     const char *dash = strrchr(signs->device_name, '-');
@@ -174,12 +174,12 @@ static const struct row rows[] = {
      "memshim_step"},
 };
 
-/* A range of NCCL's versions in which it hangs, or stops for good; as NCCL_VERSION_CODE. A hang
- * that somebody met once, or that no release is known to mend, is not here. What NCCL's CUDA graphs
- * do over memory of several chunks is shim/frameworks/nccl.h's. */
+/* A range of NCCL's versions with a known hang, as NCCL_VERSION_CODE. Hangs that were seen only
+ * once, or that no release is known to fix, are not listed. For NCCL's registration of memory in
+ * several chunks during CUDA graphs see shim/frameworks/nccl.h. */
 struct nccl_row {
     int first, mended;
-    const char *variable, *value; /* with this setting it does not happen; null: there is none */
+    const char *variable, *value; /* the setting that avoids it; null: none */
     const char *says, *advice;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memshim doctor asks of the driver and of each device, in processes that are thrown away. */
+/* What memshim doctor asks the driver and each device, in throw-away processes. */
 #include "shim/cli/doctor/device.h"
 
 #include <dlfcn.h>
@@ -97,7 +97,7 @@ static void read_devices(struct ms_doctor_facts *facts, int unused)
 
 /* --- with a context --------------------------------------------------------------------------- */
 
-/* The pool's own chunks ask for it, where it works (serve/driver_ops.c). */
+/* The pool's own chunks ask for it, if it works (shim/device/driver_ops.c). */
 static uint8_t try_rdma(CUdevice handle, size_t granule)
 {
     const struct ms_cli_driver *driver = &ms_cli_driver;
@@ -120,8 +120,8 @@ static uint8_t try_rdma(CUdevice handle, size_t granule)
     return works ? MS_DOCTOR_YES : MS_DOCTOR_NO;
 }
 
-/* An attribute claims types of handles that the driver may refuse: fabric handles on a machine
- * whose devices have no fabric, seen on an H200 with driver 580.159.04. */
+/* An attribute claims handle types that the driver may refuse: fabric handles on a machine whose
+ * devices have no fabric (seen on an H200 with driver 580.159.04). */
 static bool makes_handles(CUdevice handle, size_t granule, CUmemAllocationHandleType type)
 {
     const CUmemAllocationProp_v1 prop = {
@@ -133,7 +133,7 @@ static bool makes_handles(CUdevice handle, size_t granule, CUmemAllocationHandle
     return ms_cli_driver.cuMemCreate(&chunk, granule, &prop, 0) == CUDA_SUCCESS;
 }
 
-/* The device writes there and another copy of it is read back. */
+/* The device writes there, and another copy of it is read back. */
 static uint8_t try_memory(CUdeviceptr at, CUdeviceptr scratch, size_t bytes)
 {
     const struct ms_cli_driver *driver = &ms_cli_driver;
@@ -174,11 +174,11 @@ static uint8_t try_pinned(CUdeviceptr scratch)
     return try_memory(at, scratch, TRIED_BYTES);
 }
 
-/* Bytes in a second; 0 where a copy failed. */
+/* Bytes per second; 0 if a copy failed. */
 static uint64_t measure(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
     const struct ms_cli_driver *driver = &ms_cli_driver;
-    bool done = driver->cuMemcpyDtoD_v2(to, from, bytes) == CUDA_SUCCESS && /* not counted */
+    bool done = driver->cuMemcpyDtoD_v2(to, from, bytes) == CUDA_SUCCESS && /* not measured */
                 driver->cuCtxSynchronize() == CUDA_SUCCESS;
     uint64_t start_ns = ms_clock_ns();
     for (unsigned round = 0; done && round < ROUNDS; round++) {
@@ -247,9 +247,9 @@ static void prove_host_access(struct ms_doctor_facts *facts, int ordinal)
     _exit(ms_probe_host(facts->devices[ordinal].uuid));
 }
 
-/* --- apart ------------------------------------------------------------------------------------ */
+/* --- in a process of its own ------------------------------------------------------------------ */
 
-/* What the process ended with: a row of MS_PROBE_CODES where that is what it asked. */
+/* How the process ended: a code of MS_PROBE_CODES if that is what it asked for. */
 static int apart(struct ms_doctor_facts *facts, void (*ask)(struct ms_doctor_facts *, int),
                  int ordinal)
 {

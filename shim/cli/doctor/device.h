@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memshim doctor asks of the driver and the devices, each part in a process that is thrown
- * away: a device may fault over it, or hang. */
+/* What memshim doctor asks the driver and the devices, each part in a throw-away process: a device
+ * may fault or hang over it. */
 #ifndef MEMSHIM_SHIM_CLI_DOCTOR_DEVICE_H
 #define MEMSHIM_SHIM_CLI_DOCTOR_DEVICE_H
 
@@ -21,11 +21,12 @@ struct ms_doctor_device {
     uint64_t total_bytes;
     bool mapping; /* virtual memory management */
     uint64_t granule_bytes;
-    bool handle_fd, handle_fabric; /* chunks can be exported as */
+    bool handle_fd, handle_fabric; /* chunks can be exported in this form */
     bool rdma_offered;             /* GPUDirect RDMA of mapped memory */
     bool host_offered;             /* host-located chunks */
-    int32_t host_node;             /* NUMA node they lie on, -1: anywhere */
-    int32_t host_code; /* of host_offered: what a real access came to (shim/tables/probe_codes.h) */
+    int32_t host_node;             /* NUMA node on which they lie; -1: any */
+    int32_t host_code;             /* the result of a real access to what host_offered claims
+                                      (shim/tables/probe_codes.h) */
 
     bool entered; /* a context could be made */
     uint8_t rdma; /* enum ms_doctor_answer: a chunk with that flag can be made and mapped */
@@ -34,17 +35,18 @@ struct ms_doctor_device {
 };
 
 struct ms_doctor_facts {
-    int32_t load; /* enum ms_cli_load; -1: the process that asked did not come back */
+    int32_t load; /* enum ms_cli_load; -1: the process that asked did not end normally */
     int32_t init_result;
-    char init_name[64];   /* as the driver names it, or empty */
+    char init_name[64];   /* the driver's name for the error, or empty */
     int32_t cuda_version; /* 1000 x major + 10 x minor */
     int32_t device_count;
-    bool functions[MS_HOOK_COUNT]; /* that this driver has */
+    bool functions[MS_HOOK_COUNT]; /* functions that this driver has */
     struct ms_doctor_device devices[MS_DEVICES_MAX];
 };
 
-/* Fills *facts, which the caller frees with munmap: no more than 10 s for each device and question.
- * Null where there is no memory for it. This process has not used the driver, and still has not. */
+/* Fills *facts, which the caller frees with munmap; takes at most 10 s for each device and
+ * question. Null: no memory. This process must not have used the driver, and does not use it
+ * here. */
 struct ms_doctor_facts *ms_doctor_ask_driver(void);
 
 #endif

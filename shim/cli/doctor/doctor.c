@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memshim doctor: what this machine can do, found out by trying. */
+/* memshim doctor: finds out by trying what this machine can do. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads the driver by name, and finds devices and host memory by it. */
+/* Loads the driver by name, and uses it to find devices and host memory. */
 #include "shim/cli/doctor/driver.h"
 
 #include <dlfcn.h>

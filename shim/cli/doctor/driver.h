@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver as memshim's own commands ask it: loaded by name, since this executable does not link
- * it. For throw-away processes: nothing is given back. */
+/* The driver as memshim's own commands use it: loaded by name, because this executable does not
+ * link to it. For throw-away processes: nothing is freed. */
 #ifndef MEMSHIM_SHIM_CLI_DOCTOR_DRIVER_H
 #define MEMSHIM_SHIM_CLI_DOCTOR_DRIVER_H
 
@@ -9,7 +9,7 @@
 
 #include "shim/tables/cuda_api.h"
 
-/* MS_CLI_DRIVER_ROW(symbol): without one of these the driver is of no use to memshim. */
+/* MS_CLI_DRIVER_ROW(symbol): functions without which memshim cannot use the driver. */
 #define MS_CLI_DRIVER_ROWS                           \
     MS_CLI_DRIVER_ROW(cuInit)                        \
     MS_CLI_DRIVER_ROW(cuDeviceGetCount)              \
@@ -41,7 +41,7 @@ struct ms_cli_driver {
     MS_CLI_DRIVER_ROWS
 #undef MS_CLI_DRIVER_ROW
     __typeof__(cuDeviceGetPCIBusId) *cuDeviceGetPCIBusId;
-    __typeof__(cuDeviceGetUuid_v2) *cuDeviceGetUuid_v2; /* CUDA 11.4; tells MIG devices apart */
+    __typeof__(cuDeviceGetUuid_v2) *cuDeviceGetUuid_v2; /* CUDA 11.4; distinguishes MIG devices */
     void *library;
 };
 
@@ -58,26 +58,26 @@ enum ms_cli_load ms_cli_driver_load(CUresult *result);
 
 #define MS_CLI_UUID_TEXT_BYTES (2 * sizeof(((CUuuid *)0)->bytes) + 1)
 
-/* "0000:01:00.0"; empty where the driver does not say. */
+/* "0000:01:00.0"; empty if the driver does not say. */
 #define MS_CLI_PCI_BYTES 32
 void ms_cli_device_pci(CUdevice device, char text[MS_CLI_PCI_BYTES]);
 
-/* 32 hexadecimal digits; false where the driver does not say. */
+/* 32 hexadecimal digits; false if the driver does not say. */
 bool ms_cli_device_uuid(CUdevice device, char text[MS_CLI_UUID_TEXT_BYTES]);
 bool ms_cli_device_find(const char *uuid_text, CUdevice *out);
 
-/* 0 also where the driver does not know the attribute. */
+/* 0 also if the driver does not know the attribute. */
 int ms_cli_attribute(CUdevice device, CUdevice_attribute which);
 
-/* A new context of the device's, current. */
+/* Makes a new context of the device, and makes it current. */
 bool ms_cli_device_enter(CUdevice device);
 
-/* Where host memory that the device can reach would lie, as the serving half decides it
- * (serve/host_access.c). False: the driver offers none. */
+/* Where host memory that the device can reach would lie, by the library's own rule
+ * (shim/device/host_access.c). False: the driver offers none. */
 bool ms_cli_host_location(CUdevice device, CUmemLocation_v1 *out);
 
-/* One chunk of at least `bytes` there, mapped and accessible; *at_bytes: how long it is. What the
- * driver answered where that failed. */
+/* Maps one accessible chunk of at least `bytes` there; *at_bytes: its length. Returns the driver's
+ * error on failure. */
 CUresult ms_cli_map_host(CUdevice device, size_t bytes, CUdeviceptr *at, size_t *at_bytes);
 
 #endif

@@ -146,7 +146,7 @@ static void find_spill(const struct ms_doctor_device *device, struct ms_doctor_f
     }
 }
 
-/* --- what earlier trials left ----------------------------------------------------------------- */
+/* --- answers of earlier probes ---------------------------------------------------------------- */
 
 static void find_kept(const struct ms_doctor_kept *kept, const char *folder,
                       struct ms_doctor_findings *out)
@@ -280,7 +280,7 @@ static void find_python(const struct ms_doctor_report *report, struct ms_doctor_
                                 : "are not known; call sites are native ones");
 }
 
-/* What would become of PyTorch's setting. */
+/* What memshim would do with PyTorch's setting. */
 static const char *setting(const struct ms_doctor_report *report)
 {
     const char *values[MS_TORCH_CONF_NAMES];
@@ -328,7 +328,7 @@ static void find_torch(const struct ms_doctor_report *report, struct ms_doctor_f
     }
 }
 
-/* Who may open what cuIpcGetMemHandle names. */
+/* Who may open the handles of cuIpcGetMemHandle. */
 static void find_sharing(const struct ms_doctor_report *report, struct ms_doctor_findings *out)
 {
     const char *forward = report->options->forward;
@@ -348,7 +348,7 @@ static void find_sharing(const struct ms_doctor_report *report, struct ms_doctor
 
 /* --- functions -------------------------------------------------------------------------------- */
 
-/* Of what the driver has: how many in this disposition. */
+/* How many of the driver's functions have this disposition. */
 static int functions_in(const struct ms_doctor_facts *facts, enum ms_hook_disposition disposition)
 {
     int count = 0;
@@ -358,7 +358,7 @@ static int functions_in(const struct ms_doctor_facts *facts, enum ms_hook_dispos
     return count;
 }
 
-/* The base names of those that are forwarded, once each: the versions of one stand together. */
+/* The base names of forwarded functions, once each: the versions of one function are neighbours. */
 static void list_forwarded(const struct ms_doctor_facts *facts, char *text, size_t text_bytes)
 {
     const char *last = "";
@@ -389,7 +389,7 @@ static void find_functions(const struct ms_doctor_facts *facts, struct ms_doctor
         names);
 }
 
-/* --- what else is there ----------------------------------------------------------------------- */
+/* --- conflicts -------------------------------------------------------------------------------- */
 
 static void find_conflicts(const struct ms_doctor_report *report, struct ms_doctor_findings *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memshim doctor says: one finding a line. */
+/* memshim doctor's output: one finding a line. */
 #ifndef MEMSHIM_SHIM_CLI_DOCTOR_FINDINGS_H
 #define MEMSHIM_SHIM_CLI_DOCTOR_FINDINGS_H
 
@@ -18,7 +18,7 @@ extern const char *const ms_doctor_level_names[];
 
 struct ms_doctor_finding {
     const char *topic;
-    int device; /* ordinal; -1: of no device */
+    int device; /* ordinal; -1: not about a device */
     enum ms_doctor_level level;
     char says[1536];    /* one sentence, without its full stop */
     const char *advice; /* what to do about it; null: nothing */
@@ -31,14 +31,14 @@ struct ms_doctor_findings {
     struct ms_doctor_finding list[MS_DOCTOR_FINDINGS_MAX];
 };
 
-/* Everything that is known, by which the findings are made. */
+/* All facts from which the findings are made. */
 struct ms_doctor_report {
     const struct ms_doctor_facts *facts;
-    const struct ms_options *options; /* as the environment has them now */
+    const struct ms_options *options; /* from the present environment */
     char *const *environment;
-    const char *interpreter; /* as it was asked for */
+    const char *interpreter; /* as the user named it */
     struct ms_doctor_python python;
-    uint64_t host_available_bytes; /* 0: not known */
+    uint64_t host_available_bytes; /* 0: unknown */
     uint64_t spill_limit_bytes;
     bool libunwind, libdw;
     struct ms_doctor_remembered remembered;

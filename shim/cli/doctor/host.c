@@ -13,7 +13,7 @@
 
 #define LONGEST_SECONDS 20u
 
-/* One line each, in the order in which they are read. */
+/* Prints one line each, in the order in which they are read. */
 static const char script[] =
     "import importlib.util, os, re, sys, sysconfig\n"
     "version = cuda = nccl = ''\n"
@@ -35,7 +35,8 @@ static const char script[] =
     "    name = b'_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE'\n"
     "    reports = name in text('lib/libc10.so')\n"
     "    version = version or 'of an unknown version'\n"
-    /* A wheel names its version in a folder beside it; a distribution's file in its own name. */
+    /* A wheel has its version in the name of a folder beside it; a distribution's file in its own
+     * name. */
     "    site = os.path.dirname(folder)\n"
     "    for name in os.listdir(site):\n"
     "        found = re.fullmatch(r'nvidia_nccl_cu\\d+-([\\d.]+)\\.dist-info', name)\n"
@@ -60,7 +61,7 @@ static void become_python(const char *interpreter, int out)
     _exit(1);
 }
 
-/* The next line without its end; false where there is none. */
+/* The next line without its newline; false if there is none. */
 static bool next_line(FILE *from, char *line, size_t line_bytes)
 {
     if (fgets(line, (int)line_bytes, from) == NULL) {

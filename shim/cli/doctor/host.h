@@ -8,19 +8,19 @@
 
 struct ms_doctor_python {
     bool found;     /* the interpreter ran */
-    char path[512]; /* of the interpreter, by itself */
+    char path[512]; /* the interpreter's own path, as it reports it */
     char implementation[32];
     unsigned major, minor, micro;
     bool free_threaded;
-    bool readable;       /* memshim reads this version's stacks */
+    bool readable;       /* memshim can read this version's stacks */
     char torch[64];      /* version; empty: not installed there */
-    char torch_cuda[32]; /* that it was built for; empty: none */
-    bool torch_reports;  /* its libc10 tells of every tensor */
-    char nccl[32];       /* version of NCCL that it finds; empty: not known */
+    char torch_cuda[32]; /* the CUDA version for which it was built; empty: none */
+    bool torch_reports;  /* its libc10 reports every tensor */
+    char nccl[32];       /* the version of NCCL that it finds; empty: unknown */
 };
 
 /* Asks the interpreter (a name on PATH or a path) in a process of its own, for 20 s at most.
- * PyTorch is looked at as files: it is not imported. */
+ * PyTorch's files are read; it is not imported. */
 void ms_doctor_ask_python(const char *interpreter, struct ms_doctor_python *out);
 
 /* Whether the loader finds this library. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the driver does when host memory is asked of it, tried in a process that is thrown away. */
+/* Tries in a throw-away process how the driver handles host memory. */
 #include "shim/cli/doctor/probe.h"
 
 #include <signal.h>
@@ -23,23 +23,23 @@ static void give_up(int signal)
     _exit(MS_PROBE_NO_START_CODE);
 }
 
-/* A driver that nobody uses yet takes seconds for each device to begin with (persistence mode off):
- * to be slow there says nothing about what is asked. */
+/* On a driver that nobody uses (persistence mode off), initialization takes seconds for each
+ * device. Slowness there is no answer to the question, so it has a longer limit. */
 static void limit_start(void)
 {
     (void)signal(SIGALRM, give_up);
     (void)alarm(LONGEST_SECONDS);
 }
 
-/* But a device may hang over the question itself: then the signal ends this process. */
+/* A device may hang over the question itself: then the signal ends this process. */
 static void limit_answer(void)
 {
     (void)signal(SIGALRM, SIG_DFL);
     (void)alarm(LONGEST_SECONDS);
 }
 
-/* What an answer of the driver to the question itself says. Only what it documents as a refusal, or
- * as a fault of the access, is a no: anything else may be over the next time (cuda.h, CUresult). */
+/* What the driver's answer to the question means. Only a documented refusal, or a documented fault
+ * of the access, is a no: other errors may be gone the next time (cuda.h, CUresult). */
 static int code_of(CUresult result)
 {
     switch (result) {
@@ -60,8 +60,8 @@ static int code_of(CUresult result)
     }
 }
 
-/* The device writes the pattern into device memory, copies it to the host's, over itself there, and
- * back; whatever does not arrive is seen. `half`: of the bytes. */
+/* The device writes the pattern into device memory, copies it to the host's, within that, and back;
+ * any byte that is lost shows. `half`: of the bytes. */
 static CUresult write_there_and_back(CUdeviceptr host, CUdeviceptr device, uint32_t *words,
                                      size_t half)
 {
@@ -81,7 +81,8 @@ static CUresult write_there_and_back(CUdeviceptr host, CUdeviceptr device, uint3
     return result;
 }
 
-/* Piece by piece, all of it: a simulated device that keeps no large contents answers truly, too. */
+/* All of it, piece by piece, so that a simulated device that keeps no large contents answers
+ * truthfully, too. */
 static int access_host(CUdeviceptr host, CUdeviceptr device, uint32_t *words, size_t bytes)
 {
     CUresult result = CUDA_SUCCESS;
@@ -98,8 +99,8 @@ static int access_host(CUdeviceptr host, CUdeviceptr device, uint32_t *words, si
     return code_of(result);
 }
 
-/* The library asks where the driver offered such memory; a driver that does not offer it now failed
- * to say so. */
+/* The library only asks if the driver offered such memory. If the driver does not offer it now, it
+ * failed to say so. */
 static bool is_offered(CUdevice device)
 {
     CUmemLocation_v1 location;
@@ -134,7 +135,7 @@ int ms_probe_host(const char *uuid_text)
                : result != CUDA_SUCCESS           ? MS_PROBE_ERROR_CODE
                                                   : access_host(host, scratch, words, bytes);
     free(words);
-    return code; /* the driver takes the rest when the process ends */
+    return code; /* the driver frees the rest when the process ends */
 }
 
 int ms_cli_probe_host(int argc, char **argv)

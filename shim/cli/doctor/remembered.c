@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds what earlier trials left in the cache folder against this one. */
+/* Compares answers that earlier probes left in the cache folder with this trial. */
 #include "shim/cli/doctor/remembered.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ static int device_of(const struct ms_doctor_facts *facts, const char *name)
     return -1;
 }
 
-/* Whether this trial found out the opposite. */
+/* Whether this trial found the opposite. */
 static bool contradicts(const struct ms_doctor_device *device, enum ms_probe_answer kept)
 {
     enum ms_probe_answer now =

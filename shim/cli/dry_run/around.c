@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks and names what is put around a command; doubles/around.py does it. */
+/* Checks the options for what is put around a command, and makes the arguments for
+ * doubles/around.py, which does it. */
 #include "shim/cli/dry_run/around.h"
 
 #include <errno.h>
@@ -66,7 +67,7 @@ static void add_number(struct ms_buffer *words, uint64_t value)
     add_word(words, number);
 }
 
-/* False, and it has been said why. path: PATH_MAX bytes. */
+/* False, after an error message. path: PATH_MAX bytes. */
 static bool find(const char *option, const char *given, char *path)
 {
     if (realpath(given, path)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a command with one batch after the other. */
+/* Runs a command with several batches, one after the other. */
 #include "shim/cli/dry_run/batches.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ bool ms_dry_plan_take(const char *text, bool is_variable, struct ms_dry_plan *pl
     return true;
 }
 
-/* The courses of all ranks, taken from the answer. */
+/* Takes the courses of all ranks from the answer. */
 static void take_courses(struct ms_dry_answer *answer, struct ms_batch_run *run)
 {
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
@@ -63,7 +63,7 @@ static void take_courses(struct ms_dry_answer *answer, struct ms_batch_run *run)
     }
 }
 
-/* A row over all ranks: the largest need, and what fits where all do. */
+/* A row for all ranks: the largest need; it fits only if all fit. */
 static void take_row(const struct ms_dry_answer *answer, struct ms_dry_batch_row *row)
 {
     row->fit = ms_dry_card_row(answer, 0).fit;
@@ -121,7 +121,7 @@ static bool measure_one(const struct ms_dry_plan *plan, char *const *argv, uint6
     return good;
 }
 
-/* The next of the plan, or of the search. 0: none. Nothing is foretold where a run failed by
+/* The next batch of the plan, or of the search; 0: none. The search ends if a run failed by
  * itself. */
 static uint64_t next_batch(const struct ms_dry_plan *plan, const struct ms_dry_batches *batches,
                            const struct ms_batch_run *runs, size_t known)

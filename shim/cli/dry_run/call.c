@@ -12,7 +12,7 @@
 #define MOST_DEVICES 16
 #define MOST_STEPS   1000000
 #define MOST_RANKS   65536
-#define OF_A_MACHINE 8 /* devices, where nobody says */
+#define OF_A_MACHINE 8 /* devices, if nothing says how many */
 
 static bool take_schedules(const char *value, struct ms_dry_call *call)
 {
@@ -84,7 +84,7 @@ int ms_dry_call_read(int argc, char **argv, struct ms_dry_call *call, int *comma
                : status;
 }
 
-/* The ranks that a launcher's own words ask for on this machine; 0: they do not say. */
+/* How many ranks the launcher's arguments ask for on this machine; 0: they do not say. */
 static uint64_t ranks_of(char *const *command)
 {
     static const char *const names[] = {"--nproc-per-node", "--nproc_per_node", "--num_processes"};

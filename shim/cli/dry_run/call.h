@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call of memshim dry-run asks for. */
+/* The options of a call of memshim dry-run. */
 #ifndef MEMSHIM_SHIM_CLI_DRY_RUN_CALL_H
 #define MEMSHIM_SHIM_CLI_DRY_RUN_CALL_H
 
@@ -14,7 +14,7 @@ struct ms_dry_call {
     struct ms_card card;
     const char *gpu; /* null: not given */
     bool json, allow_writes;
-    bool random; /* values that no kernel computed are drawn */
+    bool random; /* values that no kernel computed are random */
     enum { MS_DRY_SCHEDULES_AUTO, MS_DRY_SCHEDULES_ONE, MS_DRY_SCHEDULES_BOTH } schedules;
     uint64_t devices, steps, host_bytes; /* 0: not given */
     struct ms_dry_around around;
@@ -22,11 +22,11 @@ struct ms_dry_call {
     bool find_batch;
 };
 
-/* Reads the arguments into *call; *command: the index of the first that is the command's. -1 where
- * there is a command to run, else the exit status, and it has been said why. */
+/* Reads the arguments into *call; *command: the index of the command's first word. -1 if there is a
+ * command to run; otherwise the exit status, after an error message. */
 int ms_dry_call_read(int argc, char **argv, struct ms_dry_call *call, int *command);
 
-/* The devices that the command will ask for, by its launcher's own words. */
+/* The devices that the command will ask for, by its launcher's arguments. */
 uint64_t ms_dry_call_devices(const struct ms_dry_call *call, char *const *command);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a card: by name, size or file. */
+/* Finds a card by name, size or file. */
 #include "shim/cli/dry_run/card.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "shim/cli/dry_run/complaint.h"
 #include "shim/tables/options.h"
 
-#define SMALLEST_CARD ((uint64_t)1 << 20) /* fewer bytes are a number whose unit was forgotten */
+#define SMALLEST_CARD ((uint64_t)1 << 20) /* fewer bytes are a number without its unit */
 
 static bool take_key(const char *key, const char *value, struct ms_card *card)
 {
@@ -40,7 +40,7 @@ static bool take_key(const char *key, const char *value, struct ms_card *card)
     return false;
 }
 
-/* `line` is taken apart. False: it is none. */
+/* Changes `line`. False: no valid line. */
 static bool take_line(char *line, struct ms_card *card)
 {
     char *key = line + strspn(line, " \t");
@@ -83,7 +83,7 @@ static bool take_file(const char *path, struct ms_card *card)
     return good;
 }
 
-/* The card whose name is most like it; null where none is. */
+/* The card with the name most like it; null if none is. */
 static const char *nearest_card(const char *text)
 {
     const char *best = NULL;

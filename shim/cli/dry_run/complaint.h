@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says on stderr what is wrong, behind the name of the command. */
+/* Prints an error to stderr, after the command's name. */
 #ifndef MEMSHIM_SHIM_CLI_DRY_RUN_COMPLAINT_H
 #define MEMSHIM_SHIM_CLI_DRY_RUN_COMPLAINT_H
 

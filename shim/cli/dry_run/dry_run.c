@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memshim dry-run: what a command will need, from a run of it on the simulated GPU, which computes
- * nothing. */
+/* memshim dry-run: what a command will need, found by running it on the simulated GPU, which
+ * computes nothing. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static bool any_died_of_oom(const struct ms_dry_answer *answer)
     return false;
 }
 
-/* Its traces have a folder of their own below the usual one, so that they are told from others'. */
+/* The traces go to a folder of their own below the usual one, so that they are not taken for other
+ * runs. */
 static bool name_folder(time_t start, char *folder)
 {
     char id[64];
@@ -57,8 +58,8 @@ static void choose_cards(const struct ms_dry_call *call, struct ms_dry_answer *a
     }
 }
 
-/* What a user has not chosen: nothing is said but by this command, nothing is moved to the host,
- * and nobody is told of the run. */
+/* Settings that the user has not chosen: only this command prints messages, nothing is spilled, and
+ * no service outside is told of the run. */
 static bool set_environment(void)
 {
     static const char *const settings[][2] = {
@@ -92,7 +93,7 @@ static void read_traces(const char *output, struct ms_dry_answer *answer)
     ms_interrupt_end();
 }
 
-/* -1 where it ran, else the exit status. base: the whole name of the folder of the first run. */
+/* -1 if it ran, otherwise the exit status. base: the full name of the first run's folder. */
 static int run_and_read(const struct ms_dry_call *call, char *const *argv, const char *base,
                         const char *suffix, char *output, struct ms_dry_answer *answer)
 {
@@ -111,7 +112,7 @@ static int run_and_read(const struct ms_dry_call *call, char *const *argv, const
     return status;
 }
 
-/* Where the run took long, a second one is for who asks. */
+/* A run that took long is repeated only if the user asks for it. */
 static bool wants_late(const struct ms_dry_call *call, const struct ms_dry_answer *answer)
 {
     if (answer->end > MS_DRY_ENDED || ms_dry_rank_count(answer) == 0) {
@@ -121,7 +122,7 @@ static bool wants_late(const struct ms_dry_call *call, const struct ms_dry_answe
            (call->schedules == MS_DRY_SCHEDULES_AUTO && answer->elapsed_ns < LONG_NS);
 }
 
-/* The same with the other schedule; it is left out where that does not come as far. */
+/* Repeats the run with the other schedule. Its result is left out if it does not get as far. */
 static void run_late(const struct ms_dry_call *call, char *const *argv, const char *base,
                      struct ms_dry_answer *late, struct ms_dry_answer *answer)
 {
@@ -182,7 +183,7 @@ static int answer_command(const struct ms_dry_call *call, char *const *argv, con
 struct measuring {
     const struct ms_dry_call *call;
     const char *base;
-    int status; /* of the first run that could not be */
+    int status; /* of the first run that could not be made */
 };
 
 static bool measure(void *ctx, char *const *argv, const char *suffix, struct ms_dry_answer *answer)
@@ -239,7 +240,7 @@ static int begin(const struct ms_dry_call *call, char *const *argv)
     return (call->plan.count > 0 ? answer_batches : answer_command)(call, argv, base);
 }
 
-/* With what is put around it, where anything is. */
+/* Runs the command inside whatever is put around it. */
 static int begin_wrapped(const struct ms_dry_call *call, char *const *command)
 {
     struct ms_buffer words = {0};

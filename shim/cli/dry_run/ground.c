@@ -30,7 +30,7 @@ static bool is_python(const char *path)
     return strncmp(ms_base_name(path), "python", strlen("python")) == 0;
 }
 
-/* Of a script such as torchrun: the interpreter in its first line, if it is a Python. */
+/* The interpreter in the first line of a script such as torchrun, if that is a Python. */
 static bool find_interpreter(const char *script, char *path)
 {
     char line[PATH_MAX];
@@ -54,8 +54,8 @@ static bool find_interpreter(const char *script, char *path)
     return found;
 }
 
-/* The Python that the command runs, or else the one on the PATH: its wheels decide what has to be
- * stood in for. */
+/* The Python that the command runs, otherwise the one on PATH: its wheels decide which libraries
+ * need stand-ins. */
 static bool find_python(char *const *command, char *path)
 {
     char program[PATH_MAX];
@@ -73,7 +73,7 @@ static bool find_python(char *const *command, char *path)
     return ms_cli_find_program("python", path) || ms_cli_find_program("python3", path);
 }
 
-/* What it writes to its standard output. -1: it could not be run; else its exit status. */
+/* Reads what it writes to stdout. -1: it could not be run; otherwise its exit status. */
 static int read_output(char *const *argv, struct ms_buffer *out)
 {
     int ends[2], status = 0;
@@ -103,7 +103,7 @@ static int read_output(char *const *argv, struct ms_buffer *out)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Where the doubles of the wheels' libraries are kept: the user's cache folder. */
+/* Where the stand-ins for the wheels' libraries are kept: in the user's cache folder. */
 static bool find_cache(char *path)
 {
     struct ms_remembered remembered;
@@ -122,7 +122,7 @@ static bool find_cache(char *path)
     return found;
 }
 
-/* The last line first: each is put before what is preloaded. */
+/* The last line first, because each is put before what is preloaded already. */
 static bool preload_lines(char *lines)
 {
     char *last;
@@ -144,7 +144,7 @@ static bool preload_doubles(const char *folder, char *const *command)
     bool good = true;
 
     if (!find_python(command, python)) {
-        return true; /* a program without one brings no wheels */
+        return true; /* a program without Python brings no wheels */
     }
     if (snprintf(script, sizeof(script), "%s/doubles/build.py", folder) >= (int)sizeof(script) ||
         !find_cache(cache)) {
@@ -169,7 +169,7 @@ bool ms_dry_ground_readers(void)
            ms_preload(COMMAND, path);
 }
 
-/* nvidia-smi answers for the simulated card. */
+/* so that nvidia-smi answers for the simulated card */
 static bool put_on_path(const char *folder)
 {
     const char *before = getenv("PATH");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adds up what the processes of a dry run hold of this machine's memory. */
+/* Adds up how much of this machine's memory the processes of a dry run hold. */
 #include "shim/cli/dry_run/host.h"
 
 #include <dirent.h>
@@ -12,8 +12,8 @@
 #include "allocator/base/buffer.h"
 #include "shim/tables/host_bytes.h"
 
-#define KEPT_PART 20 /* the machine keeps one part in so many of what is available */
-#define LEAST     (UINT64_C(128) << 20) /* below which the kernel begins to end processes */
+#define KEPT_PART 20 /* one part in this many of what is available is left to the machine */
+#define LEAST     (UINT64_C(128) << 20) /* below this the kernel begins to end processes */
 
 struct process {
     int pid, parent;
@@ -28,8 +28,8 @@ uint64_t ms_dry_host_room(void)
     return available_bytes - available_bytes / KEPT_PART;
 }
 
-/* Of a process: pages of its own. What it shares, files and the simulated devices' contents, is
- * small, and would count once for each process. */
+/* A process's private pages. What it shares, files and the simulated devices' contents, is small,
+ * and would count once for each process. */
 static bool read_process(const char *name, struct process *process)
 {
     char path[64], line[256];
@@ -60,7 +60,7 @@ static bool is_ours(const struct process *processes, size_t count, int pid)
     return found;
 }
 
-/* Those that descend from this one. */
+/* Adds up the descendants of this process. */
 static uint64_t add_ours(struct process *processes, size_t count)
 {
     uint64_t bytes = 0;

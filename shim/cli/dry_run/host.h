@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the command takes of this machine's memory: weights that the CPU initialises are real. */
+/* How much of this machine's memory the command uses. Weights that the CPU initializes are real. */
 #ifndef MEMSHIM_SHIM_CLI_DRY_RUN_HOST_H
 #define MEMSHIM_SHIM_CLI_DRY_RUN_HOST_H
 
@@ -7,15 +7,15 @@
 #include <stdint.h>
 
 struct ms_dry_host {
-    uint64_t limit_bytes; /* that all its processes may take; 0: not known */
-    uint64_t most_bytes;  /* that they had together when they were looked at */
+    uint64_t limit_bytes; /* for all its processes together; 0: unknown */
+    uint64_t most_bytes;  /* the most that they held together at a check */
 };
 
-/* What is available now, but for a part that the machine keeps. 0: not known. */
+/* What is available now, less a part that is left to the machine. 0: unknown. */
 uint64_t ms_dry_host_room(void);
 
-/* Looks at all processes that this one has begun, and that they have. False: it is more than the
- * limit, or the machine has next to nothing left. */
+/* Checks all descendants of this process. False: they hold more than the limit, or the machine has
+ * next to nothing left. */
 bool ms_dry_host_look(struct ms_dry_host *host);
 
 #endif

@@ -24,12 +24,12 @@
 #include "shim/cli/launch/supervise.h"
 
 #define LOOK_EVERY_MS 100
-#define LOOK_PART     1 /* of the time, at most one part in so many and one goes to looking */
-#define STATELESS     3 /* steps after which no state is expected any more */
+#define LOOK_PART     1 /* at most one part in this many and one of the time goes into checks */
+#define STATELESS     3 /* after this many steps no more optimizer state is expected */
 #define PATIENCE_NS   (5 * MS_NS_PER_S)
 #define AMPLE_BYTES   (UINT64_C(1) << 40)
 
-/* With those above it. */
+/* Makes it, and those above it. */
 static bool make_folder(const char *path)
 {
     char part[PATH_MAX];
@@ -52,17 +52,17 @@ static bool make_folder(const char *path)
 /* ---- while it runs ---- */
 
 struct watch {
-    const char *output, *scratch;    /* scratch: null: what the command writes is real */
+    const char *output, *scratch;    /* scratch: null: the command's writes are real */
     uint64_t wanted_steps;           /* 0: until state was made, and one step more */
-    uint64_t next_look_ns, asked_ns; /* asked_ns: to end; 0: not yet */
+    uint64_t next_look_ns, asked_ns; /* asked_ns: when it was asked to end; 0: not yet */
     struct ms_dry_host host;
-    bool host_is_full; /* that is why it was asked */
+    bool host_is_full; /* the reason why it was asked */
     uint64_t begun_ns;
-    uint64_t first_steps, first_step_ns; /* the steps that were there when one was seen first */
+    uint64_t first_steps, first_step_ns; /* steps at the first check that saw any */
     bool shown;
 };
 
-/* Steps after which all was seen, as far as that is known yet. */
+/* The number of steps after which everything was seen, as far as is known yet. */
 static uint64_t steps_wanted(const struct watch *watch, const struct ms_dry_progress *progress)
 {
     if (watch->wanted_steps > 0) {
@@ -79,7 +79,7 @@ static bool has_seen_all(const struct watch *watch, const struct ms_dry_progress
     return progress->least_steps > 0 && progress->least_steps >= steps_wanted(watch, progress);
 }
 
-/* By what the steps took that were seen; 0: not known yet. */
+/* Estimated from the steps so far; 0: unknown yet. */
 static uint64_t left_ns(struct watch *watch, const struct ms_dry_progress *progress,
                         uint64_t now_ns)
 {
@@ -94,7 +94,7 @@ static uint64_t left_ns(struct watch *watch, const struct ms_dry_progress *progr
                : 0;
 }
 
-/* Phase, step, and the time that it takes or has taken. */
+/* Prints the phase, the step, and the time that is left or has passed. */
 static void show(struct watch *watch, const struct ms_dry_progress *progress)
 {
     const uint64_t now_ns = ms_clock_ns(), left = left_ns(watch, progress, now_ns);
@@ -168,8 +168,8 @@ static int enter(void *ctx)
     return error;
 }
 
-/* What the command writes goes into a layer of its own, and is gone with it. False, and it has been
- * said why, where that cannot be and has not been allowed otherwise. */
+/* What the command writes goes into a layer of its own, and vanishes with it. False, after an error
+ * message, if that is impossible and the user has not allowed real writes. */
 static bool shield(const struct ms_dry_call *call, const char *shared, const char *output,
                    char *scratch)
 {
@@ -195,8 +195,8 @@ static bool shield(const struct ms_dry_call *call, const char *shared, const cha
     return error == 0;
 }
 
-/* The command's own words go where errors go: the standard output has the answer, and nothing else.
- * -1 and an errno where the command cannot be run. */
+/* The command's own output goes to stderr, because stdout has only the answer. -1 and an errno if
+ * the command cannot be run. */
 static int run_command(char *const *argv, struct watch *watch, int *error)
 {
     const struct ms_supervise_watch watched = {LOOK_EVERY_MS, look, enter, watch};
@@ -214,7 +214,7 @@ static int run_command(char *const *argv, struct watch *watch, int *error)
     return status;
 }
 
-/* Somebody asked for the end; the signal was passed on. */
+/* Somebody asked for the end, and the signal was passed on. */
 static bool is_interruption(int signal)
 {
     return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
@@ -232,14 +232,15 @@ static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_
     if (answer->status == 0) {
         answer->end = MS_DRY_ENDED;
     } else if (is_interruption(signaled ? WTERMSIG(wait_status) : answer->status - 128)) {
-        answer->end = MS_DRY_INTERRUPTED; /* 128 and the signal: as shells and handlers say it */
+        answer->end = MS_DRY_INTERRUPTED; /* 128 and the signal's number, as shells and handlers
+                                             report it */
     } else {
         answer->end = MS_DRY_FAILED;
     }
 }
 
-/* Resident at its highest, of all that have ended: also of what was run before the command, which
- * is small beside it. */
+/* The largest resident set of all children that have ended. Those that ran before the command
+ * count, too, but are small beside it. */
 static uint64_t most_of_a_process(void)
 {
     struct rusage usage;

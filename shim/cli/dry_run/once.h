@@ -6,9 +6,9 @@
 #include "shim/cli/dry_run/call.h"
 #include "shim/cli/dry_run/read.h"
 
-/* Runs it, watches its traces below `output`, and stops it when all was seen. answer: how many
- * devices, which schedule and how much memory in; how it ended out. -1 where it ran, else the exit
- * status, and it has been said why. */
+/* Runs it, watches its traces below `output`, and stops it when everything was seen. answer: in:
+ * number of devices, schedule and memory; out: how the run ended. -1 if it ran; otherwise the exit
+ * status, after an error message. */
 int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *output,
                 struct ms_dry_answer *answer);
 

@@ -20,7 +20,7 @@
 #define HOLDERS   3
 #define WHY_BYTES (PATH_MAX + 512)
 
-/* ---- how far it is ---- */
+/* ---- progress ---- */
 
 static uint64_t steps_of(const struct ms_model *model)
 {
@@ -66,7 +66,7 @@ void ms_dry_progress(const char *output, struct ms_dry_progress *progress)
     ms_buffer_free(&traces);
 }
 
-/* ---- what they say ---- */
+/* ---- results ---- */
 
 static void take_peak(const struct ms_model *model, int device, struct ms_dry_rank *rank)
 {
@@ -92,8 +92,8 @@ static void take_peak(const struct ms_model *model, int device, struct ms_dry_ra
     }
 }
 
-/* The largest batch, where memory beside it is the card's own, and where live bytes cost on this
- * ground what they cost in this run. */
+/* The largest batch, with the card's own memory for everything else, and the same cost of live
+ * bytes as in this run. */
 static void find_batch(const struct ms_dry_rank *rank, const struct ms_card *card, int ground,
                        struct ms_dry_batch *batch)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The traces of a dry run: how far it is, and what they say in the end. */
+/* The traces of a dry run: its progress, and its results. */
 #ifndef MEMSHIM_SHIM_CLI_DRY_RUN_READ_H
 #define MEMSHIM_SHIM_CLI_DRY_RUN_READ_H
 
@@ -9,13 +9,13 @@
 #include "report/render/commands/dry_run.h"
 
 struct ms_dry_progress {
-    unsigned processes;       /* with a device */
-    uint64_t least_steps;     /* of the optimizer, of the process with the fewest */
-    bool all_have_state;      /* in every one an optimizer made what it keeps */
-    uint64_t peak_live_bytes; /* of the largest */
+    unsigned processes;       /* that use a device */
+    uint64_t least_steps;     /* optimizer steps of the process with the fewest */
+    bool all_have_state;      /* in every process an optimizer made its state */
+    uint64_t peak_live_bytes; /* of the process with most */
 };
 
-/* Of all traces in the output folder of this run alone. */
+/* Reads all traces in the output folder, which belongs to this run alone. */
 void ms_dry_progress(const char *output, struct ms_dry_progress *progress);
 
 /* Adds a rank for every trace there. */

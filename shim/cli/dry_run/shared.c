@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder in memory that the processes of a dry run share, and those that others left. */
+/* The folder in memory that the processes of a dry run share, and folders that other dry runs
+ * left. */
 #include "shim/cli/dry_run/shared.h"
 
 #include <dirent.h>
@@ -28,8 +29,8 @@ static const char *shared_root(void)
     return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : folder && *folder ? folder : "/tmp";
 }
 
-/* Opens what tells that a dry run lives: its lock ends with its process, however that ends. -1 and
- * errno: there is none, or it is another's. */
+/* Opens the file that shows that a dry run lives: its process holds a lock on it, which ends with
+ * the process in any case. -1 and errno: there is no such file, or it is another user's. */
 static int lock_owner(const char *folder, int flags)
 {
     char path[PATH_MAX];
@@ -44,13 +45,13 @@ static int lock_owner(const char *folder, int flags)
     return file;
 }
 
-/* For as long as this process lives. */
+/* Takes the lock for as long as this process lives. */
 static bool own(const char *folder)
 {
     return lock_owner(folder, O_CREAT) >= 0;
 }
 
-/* One that has only just been made has no owner yet. */
+/* A folder that was just made has no owner yet. */
 static bool has_owner(const char *folder)
 {
     const int file = lock_owner(folder, 0);
@@ -61,7 +62,7 @@ static bool has_owner(const char *folder)
     return file < 0 && errno != ENOENT;
 }
 
-/* Whether a process was begun with `entry` in its environment; it may have changed it since. */
+/* Whether a process started with `entry` in its environment, which it may have changed since. */
 static bool began_with(const char *process, const struct ms_buffer *entry)
 {
     char path[64], piece[4096];
@@ -84,8 +85,8 @@ static bool began_with(const char *process, const struct ms_buffer *entry)
     return found;
 }
 
-/* A dry run that is killed takes its command with it, but not all that the command has begun: its
- * workers work on with the devices' files. */
+/* If a dry run is killed, its command ends, too, but perhaps not all processes that the command has
+ * started: workers may still use the devices' files. */
 static bool is_in_use(const char *folder)
 {
     struct ms_buffer entry = {0};
@@ -169,7 +170,7 @@ void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_
     }
 }
 
-/* A line for each time that a process needed more than before. */
+/* The file has a line for each time that a process needed more than before. */
 void ms_dry_shared_cudnn(const char *path, struct ms_dry_cudnn *most)
 {
     char name[PATH_MAX], line[96], *end;
@@ -192,8 +193,8 @@ void ms_dry_shared_cudnn(const char *path, struct ms_dry_cudnn *most)
     }
 }
 
-/* It holds plain files only: the simulated devices' and those of NCCL's double; and, of a run that
- * was killed, the empty place of its layer. */
+/* The folder holds only plain files, of the simulated devices and of NCCL's double; and, after a
+ * run that was killed, the empty mount point of its layer. */
 void ms_dry_shared_remove(const char *path)
 {
     DIR *folder = opendir(path);

@@ -9,12 +9,13 @@
 
 #include "report/render/commands/dry_run.h"
 
-/* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. What a dry run that
- * was killed left there goes first. */
+/* Make the folder, and remove it with all its files. path: PATH_MAX bytes. make first removes what
+ * killed dry runs left there. */
 bool ms_dry_shared_make(char *path);
 void ms_dry_shared_remove(const char *path);
 
-/* Removes such folders of this user whose dry run has ended, and all that its command has begun. */
+/* Removes such folders of this user once the dry run and all processes that its command started
+ * have ended. */
 void ms_dry_shared_sweep(void);
 
 /* What a process asked for in vain: the highest device, -1: none; a host, empty: none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the places where values were read, by the line of the program. */
+/* Finds out where values were read, by line of the program. */
 #include "shim/cli/dry_run/values.h"
 
 #include <limits.h>
@@ -12,7 +12,7 @@
 #define MOST_PLACES 256u
 #define WHY_BYTES   (PATH_MAX + 512)
 
-/* Reads of one call site: named once, when all have been counted. */
+/* Reads at one call site; its name is looked up once, after all were counted. */
 struct place {
     uint32_t site;
     uint64_t what, bytes, count; /* what: the event's aux */

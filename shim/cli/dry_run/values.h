@@ -6,11 +6,11 @@
 #include "report/model/model.h"
 #include "report/render/commands/dry_run.h"
 
-/* Adds what the trace has of them to the answer: the same line, reader, type and size of several
- * processes is one place. The model's sites have names. */
+/* Adds the reads in the trace to the answer. Reads of several processes with the same line, reader,
+ * type and size are one place. The model's sites must have names. */
 void ms_dry_values_take(const struct ms_model *model, struct ms_dry_answer *answer);
 
-/* Those that were read most first. */
+/* Sorts by number of reads, the most first. */
 void ms_dry_values_sort(struct ms_dry_answer *answer);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes the oldest runs of an output folder. Folders are opened and never followed by name, so
- * that a link in them leads nowhere. */
+/* Removes the oldest runs of an output folder. Folders are opened one below the other, and symbolic
+ * links are never followed. */
 #include "shim/cli/launch/clean.h"
 
 #include <dirent.h>
@@ -19,12 +19,12 @@
 #include "report/render/forms.h"
 #include "shim/tables/report_handover.h"
 
-#define BLOCK_BYTES 512u /* of st_blocks */
+#define BLOCK_BYTES 512u /* unit of st_blocks */
 #define OPEN_FOR_S  3600
 #define WHY_BYTES   (PATH_MAX + 256)
 #define OUR_FOLDER  (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
-/* ---- what is memshim's ---- */
+/* ---- memshim's own names ---- */
 
 static bool begins_and_ends(const char *name, const char *prefix, const char *suffix)
 {
@@ -46,8 +46,8 @@ static bool is_ours(const char *name)
 
 /* ---- a walk over a folder ---- */
 
-/* `each` is called with the open folder and the name of each thing in it, until it returns false.
- * False where the folder cannot be read, or `each` ended it. Takes over `folder`. */
+/* Calls `each` with the open folder and the name of each entry, until it returns false. False if
+ * the folder cannot be read, or `each` returned false. Closes `folder`. */
 static bool for_each(int folder, bool (*each)(void *ctx, int folder, const char *name), void *ctx)
 {
     DIR *listing = folder >= 0 ? fdopendir(folder) : NULL;
@@ -66,11 +66,11 @@ static bool for_each(int folder, bool (*each)(void *ctx, int folder, const char 
     return good;
 }
 
-/* ---- what there is ---- */
+/* ---- survey ---- */
 
 struct survey {
     struct ms_clean_run *run;
-    const char *process; /* whose folder is looked at; null: the run's own */
+    const char *process; /* whose folder is read; null: the run's own */
     bool has_trace;
 };
 
@@ -106,7 +106,7 @@ static bool count_entry(void *ctx, int folder, const char *name)
     struct survey *survey = ctx;
     struct stat info;
     if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
-        return true; /* it has gone meanwhile */
+        return true; /* it vanished meanwhile */
     }
     if (S_ISDIR(info.st_mode) && survey->process == NULL) {
         survey->process = name;
@@ -126,7 +126,7 @@ struct output {
     struct ms_buffer runs; /* struct ms_clean_run */
 };
 
-/* A folder is a run's where a folder in it has a trace. */
+/* A folder is a run's if a folder inside it has a trace. */
 static bool find_run(void *ctx, int folder, const char *name)
 {
     struct output *output = ctx;
@@ -149,7 +149,7 @@ static int oldest_first(const void *a, const void *b)
     return strcmp(left->path, right->path);
 }
 
-/* ---- what goes ---- */
+/* ---- removal ---- */
 
 static bool remove_ours(void *ctx, int folder, const char *name)
 {
@@ -165,7 +165,7 @@ static bool remove_ours(void *ctx, int folder, const char *name)
     return true;
 }
 
-/* Of a run: its processes' folders, and what it has itself. */
+/* Removes, of a run, its processes' folders and its own files. */
 static bool remove_from_run(void *ctx, int folder, const char *name)
 {
     int process = openat(folder, name, OUR_FOLDER);
@@ -173,7 +173,7 @@ static bool remove_from_run(void *ctx, int folder, const char *name)
         return remove_ours(ctx, folder, name);
     }
     (void)for_each(process, remove_ours, ctx);
-    (void)unlinkat(folder, name, AT_REMOVEDIR); /* not where others keep something there */
+    (void)unlinkat(folder, name, AT_REMOVEDIR); /* fails if others keep something there */
     return true;
 }
 

@@ -20,13 +20,13 @@
 #include "shim/tables/options.h"
 
 struct search {
-    time_t start; /* traces begun before are another command's */
-    int32_t self; /* traces that another supervisor completes are another command's, too */
+    time_t start; /* traces that began before belong to another command */
+    int32_t self; /* traces of another supervisor belong to another command, too */
     bool say;
 };
 
-/* Calls `each` with every folder below `folder`; links, such as that to the latest run, are not
- * followed. Returns the sum of what it returned. */
+/* Calls `each` with every folder below `folder`. Does not follow symbolic links, such as the one to
+ * the latest run. Returns the sum of the results. */
 static int for_each_folder(const char *folder, const struct search *search,
                            int (*each)(const char *path, const struct search *search))
 {
@@ -49,7 +49,7 @@ static int for_each_folder(const char *folder, const struct search *search,
     return sum;
 }
 
-/* A trace that cannot be read, whose process died early, is known by its time alone. */
+/* A trace that cannot be read, because its process died early, is recognized by its time alone. */
 static int is_own_trace(const char *process_folder, const struct search *search)
 {
     struct ms_file_header header;
@@ -63,7 +63,7 @@ static int is_own_trace(const char *process_folder, const struct search *search)
     return own ? 1 : 0;
 }
 
-/* The number of its processes that are of this run of the command. */
+/* Returns how many of its processes belong to this call of the command. */
 static int finish_run(const char *run_folder, const struct search *search)
 {
     char line[PATH_MAX + 128];

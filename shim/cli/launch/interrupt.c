@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends this process by a signal, after a line that was made before. */
+/* Ends this process by a signal, after printing a prepared line. */
 #include "shim/cli/launch/interrupt.h"
 
 #include <signal.h>
@@ -12,14 +12,14 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/plain.h"
 
-#define COMMANDS_NS UINT64_C(200000000) /* what arrives within it was meant for the command */
+#define COMMANDS_NS UINT64_C(200000000) /* a signal within this time was meant for the command */
 #define LINE_BYTES  8192
-#define CLEAR       "\r\x1b[K" /* of the line that the bar is in */
+#define CLEAR       "\r\x1b[K" /* clears the line of the progress bar */
 
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-static char text[LINE_BYTES]; /* empty: nothing is said */
-static pid_t owner;           /* a child that was forked meanwhile says nothing */
+static char text[LINE_BYTES]; /* empty: prints nothing */
+static pid_t owner;           /* a child that was forked meanwhile prints nothing */
 static uint64_t begun_ns;
 
 static void end(int signal_number)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mounts an overlay over every folder that has no other mount below it, in a mount namespace of its
- * own. The root itself cannot be overlaid where mounts below it are locked, as they are for users
- * without privilege: so its folders are, one by one. */
+ * own. An unprivileged user cannot overlay the root itself, because the mounts below it are locked.
+ * So its folders are overlaid one by one. */
 #include "shim/cli/launch/overlay.h"
 
 #include <dirent.h>
@@ -22,17 +22,17 @@
 
 #include "allocator/base/buffer.h"
 
-#define DEEPEST       16 /* folders in folders with mounts below them */
+#define DEEPEST       16 /* levels of folders with mounts below them */
 #define FD_PATH_BYTES 32
 
 struct overlay {
-    struct ms_buffer mounts; /* mount points, each ended by a zero byte */
+    struct ms_buffer mounts; /* mount points, each with a zero byte at its end */
     const char *scratch, *user_option;
     unsigned count;
-    char where[PATH_MAX]; /* the folder that is at work */
+    char where[PATH_MAX]; /* the folder that is being covered */
 };
 
-/* ---- what is mounted ---- */
+/* ---- mount points ---- */
 
 /* \040 and the like stand for blanks. */
 static void unescape(char *text)
@@ -88,8 +88,8 @@ static bool has_mounts_below(const struct overlay *overlay, const char *folder)
     return false;
 }
 
-/* The kernel's own, wherever it is mounted (of a container's root, say): there is no layer over it,
- * and no file in it. */
+/* Whether it is a file system of the kernel's own, wherever it is mounted (for example below a
+ * container's root): it cannot be overlaid, and has no files to protect. */
 static bool is_kernels(const char *folder)
 {
     static const long kinds[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC, DEVPTS_SUPER_MAGIC,
@@ -135,7 +135,8 @@ static int write_file(const char *path, const char *text)
     return error;
 }
 
-/* Whoever may not mount gets a user namespace in which it may, as the same user. */
+/* A user who may not mount gets a user namespace in which that is allowed, with the same user
+ * id. */
 static int enter_namespaces(struct overlay *overlay)
 {
     const unsigned user = getuid(), group = getgid();
@@ -159,13 +160,13 @@ static int enter_namespaces(struct overlay *overlay)
 
 /* ---- layers ---- */
 
-/* A path that stands for what the descriptor holds, wherever that is by now. */
+/* A path to what the descriptor refers to, even if that was renamed. */
 static void path_of(int folder, char path[static FD_PATH_BYTES])
 {
     (void)snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", folder);
 }
 
-/* Colons and commas part the options of an overlay. */
+/* Colons and commas separate the options of an overlay. */
 static bool is_option_word(const char *path)
 {
     return strpbrk(path, ":,\\") == NULL;
@@ -186,17 +187,18 @@ static int lay(struct overlay *overlay, int folder)
     if (fstat(folder, &info) != 0 || mkdir(upper, 0700) != 0 || mkdir(work, 0700) != 0) {
         return errno;
     }
-    /* The upper layer's mode is what the folder has from here on. */
+    /* The covered folder will have the mode of the upper layer. */
     (void)chmod(upper, info.st_mode & 07777);
     path_of(folder, place);
     (void)snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s%s", place, upper,
                    work, overlay->user_option);
-    /* ENOENT: the folder was removed since it was opened; the layer's own have just been made. */
+    /* ENOENT: the folder was removed after it was opened; the layer's own folders have just been
+     * made. */
     return mount("overlay", place, "overlay", 0, options) == 0 || errno == ENOENT ? 0 : errno;
 }
 
-/* The folder is held, as others may rename or remove it meanwhile. One that is gone needs no layer.
- */
+/* The folder is held open, because others may rename or remove it meanwhile. One that is gone needs
+ * no layer. */
 static int cover(struct overlay *overlay, const char *path)
 {
     const int folder = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -212,7 +214,7 @@ static int cover(struct overlay *overlay, const char *path)
 
 static int cover_below(struct overlay *overlay, const char *folder, int depth);
 
-/* A folder, or what is in it where other file systems are mounted below it. */
+/* Covers a folder, or its contents if other file systems are mounted below it. */
 static int cover_all(struct overlay *overlay, const char *folder, int depth)
 {
     int error;
@@ -253,7 +255,7 @@ static int cover_below(struct overlay *overlay, const char *folder, int depth)
     return error;
 }
 
-/* The folder as it was before anything covered it. */
+/* Mounts the folder as it was before it was covered. */
 static int uncover(int folder, const char *path)
 {
     char held[FD_PATH_BYTES];
@@ -274,7 +276,7 @@ static int enter(struct overlay *overlay, const char *kept)
     if (error == 0 && mount("tmpfs", overlay->scratch, "tmpfs", 0, "mode=0700") != 0) {
         error = errno;
     }
-    /* Only what was opened in this namespace can be mounted in it. */
+    /* A file system can be mounted here only if it was opened in this namespace. */
     if (error == 0 && (folder = open(kept, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
         error = errno;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the library from where this executable is. */
+/* Finds the library, starting from this executable. */
 #include "shim/cli/launch/place.h"
 
 #include <stdio.h>

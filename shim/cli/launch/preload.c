@@ -37,8 +37,8 @@ bool ms_preload(const char *command, const char *path)
     return set;
 }
 
-/* The command may change its folder, and its processes may start in others: all have to find the
- * same output. */
+/* The command may change its working folder, and its processes may start in others, so the output
+ * folder is made absolute: all must find the same. */
 static bool settle_output(const char *command, const char *given, char *output)
 {
     char folder[PATH_MAX];
@@ -54,7 +54,7 @@ static bool settle_output(const char *command, const char *given, char *output)
     return setenv("MEMSHIM_OUTPUT", output, 1) == 0;
 }
 
-/* All processes of the command belong to one run, also where nothing above them names it. */
+/* All processes of the command belong to one run, even if no launcher names it. */
 static bool settle_run_id(time_t start)
 {
     char id[64];
@@ -62,7 +62,7 @@ static bool settle_run_id(time_t start)
     return setenv("MEMSHIM_RUN_ID", id, 0) == 0;
 }
 
-/* They leave the reports to this process, which completes them when all have ended. */
+/* The processes leave their reports to this one, which completes them when all have ended. */
 static bool offer_reports(void)
 {
     char self[96], host[65] = "";

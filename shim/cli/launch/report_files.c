@@ -37,8 +37,8 @@ bool ms_forms_finish(struct ms_forms *forms, const struct ms_merged *merged)
 
 /* ---- one process ---- */
 
-/* Stores through a mapping leave no time on a file: only a trace that was closed in order, which
- * stamps it, can tell that its reports are of its end. */
+/* Writes through a mapping do not update a file's time. Only a trace that was closed properly,
+ * which sets the time, can show that its reports are of its end. */
 static bool is_current(const char *dir, const struct stat *trace, const char *name)
 {
     char path[PATH_MAX];
@@ -88,7 +88,7 @@ static bool save(const struct ms_buffer *out, const char *dir, const char *name,
     return error == 0;
 }
 
-/* One form of one process, beside its trace. */
+/* Writes one form for one process, beside its trace. */
 static bool save_form(enum ms_form form, const struct ms_model *model, bool no_source,
                       const struct ms_merged *alone, char *why, size_t why_bytes)
 {
@@ -107,7 +107,7 @@ static bool save_form(enum ms_form form, const struct ms_model *model, bool no_s
     return saved;
 }
 
-/* From the last row of the table to the first, the text: where that stands, all stand. */
+/* From the last row of the table to the first, which is the text: if that exists, all exist. */
 static bool write_files(const struct ms_model *model, bool no_source, char *why, size_t why_bytes)
 {
     struct ms_merged alone;
@@ -124,8 +124,8 @@ static bool write_files(const struct ms_model *model, bool no_source, char *why,
     return whole;
 }
 
-/* The answer on fragmentation names who pins the holes, which the addresses tell: so every form
- * looks at them there, and all say the same. */
+/* The verdict of fragmentation names what pins the holes, which needs the addresses. So every form
+ * surveys them then, and all forms agree. */
 static enum ms_survey_depth depth_of(const struct ms_model *model,
                                      const struct ms_report_reading *how)
 {
@@ -135,7 +135,7 @@ static enum ms_survey_depth depth_of(const struct ms_model *model,
     return how->write_files || asks ? MS_SURVEY_WHOLE : how->depth;
 }
 
-/* Null and a sentence in `why` where the trace cannot be read. */
+/* Null, and a sentence in `why`, if the trace cannot be read. */
 static struct ms_model *read_trace(const char *path, const struct ms_report_reading *how, char *why,
                                    size_t why_bytes)
 {
@@ -212,7 +212,7 @@ static bool save_of_run(const struct ms_buffer *out, const char *run_dir, const 
 }
 
 struct run_files {
-    struct ms_forms forms[MS_FORM_COUNT]; /* those of a run's folder */
+    struct ms_forms forms[MS_FORM_COUNT]; /* those in a run's folder */
 };
 
 static void take_into_files(void *ctx, const struct ms_model *model)
@@ -272,9 +272,9 @@ int ms_report_complete(const char *run_dir)
     return whole ? 0 : -1;
 }
 
-/* ---- the page that a person is to see ---- */
+/* ---- the page for a person ---- */
 
-/* Of a trace's folder, or of the trace itself. */
+/* The folder of a trace, which may itself be a trace's folder. */
 static void folder_of(const char *trace, char folder[PATH_MAX])
 {
     struct stat status;
@@ -287,7 +287,7 @@ static void folder_of(const char *trace, char folder[PATH_MAX])
     }
 }
 
-/* The folder in which all of them lie, where it is one. */
+/* The run folder that contains all of them, if there is one. */
 static bool run_folder_of(const struct ms_buffer *traces, char folder[PATH_MAX])
 {
     char other[PATH_MAX];
@@ -313,7 +313,7 @@ static bool run_folder_of(const struct ms_buffer *traces, char folder[PATH_MAX])
     return true;
 }
 
-/* Not older than any of the traces, all of which are closed. */
+/* Whether the page is not older than any of the traces, all of which are closed. */
 static bool page_stands(const struct ms_buffer *traces, const char *page_folder)
 {
     for (size_t i = 0; i < ms_traces_count(traces); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a command as a child that behaves as if it stood in this process's place. */
+/* Runs a command as a child that behaves as if it ran in this process's place. */
 #include "shim/cli/launch/supervise.h"
 
 #include <errno.h>
@@ -15,12 +15,12 @@
 
 #include "allocator/base/clock.h"
 
-/* A launcher that ends a job often signals the process and then its whole group, so the same signal
- * reaches us twice at once. Torchrun takes a second SIGTERM for impatience and leaves its workers
- * behind: within this time a repetition is not passed on. */
+/* A launcher that ends a job often signals the process and then its whole group, so that the same
+ * signal reaches us twice at once. Torchrun takes a second SIGTERM for impatience and leaves its
+ * workers behind. So a repetition within this time is not passed on. */
 #define REPEAT_NS 200000000u
 
-/* Those that stand for an error of our own, or that nobody can take. */
+/* Signals that mean an error of our own, or that cannot be caught. */
 static const int never_passed[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,
                                    SIGTRAP, SIGSYS,  SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU};
 
@@ -46,7 +46,7 @@ static void become_command(char *const *argv, char *const *environment, const si
     if (watch != NULL && watch->enter != NULL) {
         error = watch->enter(watch->ctx);
     }
-    /* Behind it: a process that changes what it may do forgets this. */
+    /* Last, because a process that changes its credentials loses this setting. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(127);
@@ -61,7 +61,7 @@ static void become_command(char *const *argv, char *const *environment, const si
     _exit(127);
 }
 
-/* 0 once the command runs, else the errno with which exec refused it. */
+/* 0 once the command runs, otherwise the errno with which exec failed. */
 static int exec_result(int fd)
 {
     int error = 0;
@@ -93,7 +93,7 @@ static bool ends_processes(int signal)
 
 static void pass_signal(pid_t child, const siginfo_t *info, bool own_group, struct passed *last)
 {
-    /* What the terminal sends reaches the command by itself where it shares our group. */
+    /* If the command is in our group, it gets the terminal's signals directly. */
     if (info->si_code == SI_KERNEL && !own_group) {
         return;
     }
@@ -107,8 +107,8 @@ static void pass_signal(pid_t child, const siginfo_t *info, bool own_group, stru
     (void)kill(child, info->si_signo);
 }
 
-/* True when the child has ended, with its status. A child that stopped stops us too, so that a
- * shell sees the job as stopped; whoever continues us then continues it. */
+/* True when the child has ended, with its status. If the child stops, this process stops, too, so
+ * that a shell sees the job as stopped. Once a shell continues us, the child continues. */
 static bool child_ended(pid_t child, int *status)
 {
     for (;;) {
@@ -123,7 +123,7 @@ static bool child_ended(pid_t child, int *status)
     }
 }
 
-/* 0: it is time to look. */
+/* 0: it is time for a check. */
 static int next_signal(const sigset_t *signals, const struct ms_supervise_watch *watch,
                        siginfo_t *info)
 {
@@ -170,7 +170,7 @@ int ms_supervise_watched(char *const *argv, char *const *environment,
         (void)sigdelset(&signals, never_passed[i]);
     }
     (void)sigaddset(&signals, SIGCHLD);
-    /* An ignored SIGCHLD, inherited from who started us, would take the exit status away. */
+    /* If SIGCHLD was inherited as ignored, the exit status would be lost. */
     (void)signal(SIGCHLD, SIG_DFL);
 
     int result_pipe[2];

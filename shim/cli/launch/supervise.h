@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command as a child process that behaves as if it had been started in our place. */
+/* Runs a command as a child process that behaves as if it had been started in our place. */
 #ifndef MEMSHIM_SHIM_CLI_LAUNCH_SUPERVISE_H
 #define MEMSHIM_SHIM_CLI_LAUNCH_SUPERVISE_H
 
@@ -7,29 +7,29 @@
 
 /* Starts argv[0] (searched on PATH) with this environment, passes every signal on to it, stops and
  * continues with it, and returns its wait status when it has ended. The command is in our process
- * group where that is the terminal's, so that it keeps the terminal, and in one of its own
- * otherwise; it ends with us where we are killed. From here on the process handles no signal by
- * itself.
+ * group if that is the terminal's, so that it keeps the terminal; otherwise in a group of its own.
+ * It ends if we are killed. From here on the process handles no signal by itself.
  *
- * -1 where it could not be started: *error is errno then. One thread only. */
+ * -1 if it could not be started; *error is the errno. One thread only. */
 int ms_supervise(char *const *argv, char *const *environment, int *error);
 
-/* Asked now and then while the command runs; returns the signal to send to it, 0: none. */
+/* Called now and then while the command runs; returns the signal to send to it, 0: none. */
 struct ms_supervise_watch {
     long every_ms; /* 1 to 999 */
     int (*look)(void *ctx);
-    /* Null: nothing. In the command's process, before it becomes the command; 0 or an errno. */
+    /* May be null. Called in the command's process, before it becomes the command; 0 or an
+     * errno. */
     int (*enter)(void *ctx);
     void *ctx;
 };
 
-/* The same, watched; the signals of the watch go to the command's whole group where it has one of
- * its own, and what is left of that group when it has ended is ended, too. */
+/* The same, with a watch. Signals of the watch go to the command's whole group if it has its own,
+ * and processes that are left in that group when the command has ended are ended, too. */
 int ms_supervise_watched(char *const *argv, char *const *environment,
                          const struct ms_supervise_watch *watch, int *error);
 
-/* Ends this process as the command ended: returns the exit status to use, or does not return where
- * a signal has to end it. */
+/* Ends this process as the command ended: returns the exit status to use, or does not return if a
+ * signal must end it. */
 int ms_end_alike(int wait_status);
 
 #endif

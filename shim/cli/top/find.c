@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which traces are meant: by folder, or by the id of a process, in whose mappings its trace is. */
+/* Finds the wanted traces: by folder, or by process id; a process's trace is in its mappings. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@ struct process {
     UT_hash_handle hh; /* by pid */
 };
 
-/* The path of the trace that the process has mapped. 0 and an empty path: none; else an errno. */
+/* The path of the trace that the process has mapped. 0 and an empty path: none; otherwise an
+ * errno. */
 static int mapped_trace(long pid, char *path, size_t path_bytes)
 {
     char maps[64];
@@ -42,7 +43,7 @@ static int mapped_trace(long pid, char *path, size_t path_bytes)
     return error;
 }
 
-/* What /proc/PID/stat says; 0: the process is gone. */
+/* The parent, from /proc/PID/stat; 0: the process is gone. */
 static long parent_of(long pid)
 {
     char name[64], text[1024];
@@ -55,7 +56,7 @@ static long parent_of(long pid)
     const size_t got = fread(text, 1, sizeof(text) - 1, file);
     (void)fclose(file);
     text[got] = '\0';
-    /* The name of the executable, in parentheses, may hold anything. */
+    /* The executable's name, in parentheses, may contain anything. */
     const char *behind = strrchr(text, ')');
     if (behind != NULL && strlen(behind) > 4) {
         parent = strtol(behind + 4, NULL, 10);
@@ -63,7 +64,7 @@ static long parent_of(long pid)
     return parent;
 }
 
-/* All that there are now; ended by free_processes. */
+/* All present processes; release them with free_processes. */
 static struct process *list_processes(void)
 {
     DIR *proc = opendir("/proc");
@@ -87,7 +88,7 @@ static struct process *list_processes(void)
 static void free_processes(struct process *all)
 {
     struct process *process = all;
-    HASH_CLEAR(hh, all); /* its own memory; the rows are chained still */
+    HASH_CLEAR(hh, all); /* clears the table itself; the rows are still chained */
     while (process != NULL) {
         struct process *next = process->hh.next;
         free(process);
@@ -95,8 +96,8 @@ static void free_processes(struct process *all)
     }
 }
 
-/* Whether it is `root`, or was started by one that is below it. A process id that was used again
- * while they were listed may make a ring. */
+/* Whether it is `root`, or a descendant of it. If a process id was reused during the listing, the
+ * parents may form a ring. */
 static bool is_below(struct process *all, long pid, long root)
 {
     const struct process *process = NULL;

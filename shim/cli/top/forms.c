@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was read, for programs: JSON, and the text of Prometheus. Both are made from the table of
+/* The figures for programs: JSON, and Prometheus's text. Both are made from the table of
  * statistics. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-/* The members of struct memshim_stats behind its size are 8 bytes each, in the table's order. */
+/* The members of struct memshim_stats after its size are 8 bytes each, in the table's order. */
 static void device_number(const struct memshim_stats *stats, size_t row, bool seconds, char *text,
                           size_t text_bytes)
 {
@@ -46,7 +46,7 @@ static uint64_t process_value(const struct ms_top_process *process, size_t row)
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-/* Of the moment of the lines, which is not that of the figures. */
+/* From the time when the lines were read, which is not that of the figures. */
 static void add_sites_live(struct ms_json *json, const struct ms_top_sites *sites, uint8_t device)
 {
     if (sites->unix_ns == 0 || !sites->whole) {
@@ -167,8 +167,8 @@ void ms_top_json(const struct ms_top_frame *frame, struct ms_buffer *out)
 
 /* --- Prometheus ------------------------------------------------------------------------------- */
 
-/* A label's value is UTF-8, with backslash, quote and newline escaped; what is not printable is
- * written out first. */
+/* A label's value is UTF-8, with backslash, quote and newline escaped. Unprintable characters are
+ * escaped first. */
 static void add_label(struct ms_buffer *out, const char *name, const char *value)
 {
     struct ms_buffer plain = {0};
@@ -233,7 +233,7 @@ static void add_process_sample(struct ms_buffer *out, const struct ms_top_proces
     }
 }
 
-/* What does not run holds no memory any more: the row only says that it does not. */
+/* A process that does not run holds no memory any more: its row only says that it does not run. */
 void ms_top_prometheus(const struct ms_top_frame *frame, struct ms_buffer *out)
 {
     for (size_t row = 0; row < MS_PROCESS_STAT_ID_COUNT; row++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process, from the pages of its trace: the sums that its writer keeps, and the newest events,
- * which are not among them yet. */
+/* Reads one process from the pages of its trace: the sums that its writer keeps, and the newest
+ * events, which these sums do not contain yet. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void set_uuid(struct ms_top_device *device, const uint8_t *uuid)
     }
 }
 
-/* A part in which nothing happened goes on as the one before ended. */
+/* If nothing happened in a part, its value is that at the end of the part before. */
 static void set_trend(struct ms_top_device *device, const struct ms_series_pair *pair)
 {
     const struct ms_series *series = &pair->copy[pair->current & 1];
@@ -72,7 +72,7 @@ static void set_trend(struct ms_top_device *device, const struct ms_series_pair 
     device->has_trend = series->used > 0;
 }
 
-/* The tail was read before the sums: what of it they do not count is folded in. */
+/* The tail was read before the sums, so its events that the sums do not contain are added. */
 static bool read_device(struct ms_reader *reader, struct ms_extent_place *place,
                         struct ms_top_process *out)
 {
@@ -81,7 +81,7 @@ static bool read_device(struct ms_reader *reader, struct ms_extent_place *place,
         return false;
     }
     const struct ms_extent_header *header = (const struct ms_extent_header *)reader->extent;
-    /* A copy of the file's. */
+    /* A copy of the file's page. */
     struct ms_device_page *page =
         (struct ms_device_page *)(reader->extent + header->payload_offset);
     if (header->payload_offset + sizeof(*page) > MS_EXTENT_BYTES ||
@@ -126,7 +126,7 @@ static int by_index(const void *a, const void *b)
     return (int)left->index - (int)right->index;
 }
 
-/* A lock is seen from this machine alone. */
+/* A lock can be seen only on the same machine. */
 static bool is_here(const char *host)
 {
     char here[MS_HOST_BYTES] = "";
@@ -134,7 +134,7 @@ static bool is_here(const char *host)
     return strcmp(here, host) == 0;
 }
 
-/* duration_ns is that of the last event so far. */
+/* duration_ns is the time of the last event so far. */
 static void set_state(const struct ms_reader *reader, struct ms_top_process *out)
 {
     const struct ms_file_header *header = &reader->header;

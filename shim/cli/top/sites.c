@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who holds the memory: takes a reading of all records, so it is done beside the rest, and rarely.
- */
+/* Finds the lines that hold the memory. That needs all records, so a separate thread does it, and
+ * rarely. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "report/model/site_rows.h"
 #include "shim/cli/top/top.h"
 
-#define REST      15u  /* times as long as a reading took, before the next one */
-#define MOST_ROWS 500u /* sites are put together by line: more are not worth the names */
+#define REST      15u  /* the rest before the next reading, in times of its duration */
+#define MOST_ROWS 500u /* sites are merged by line; naming more than this costs too much */
 
 /* --- one reading ------------------------------------------------------------------------------ */
 
@@ -117,7 +117,7 @@ void ms_top_sites_free(struct ms_top_sites *sites)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
-static struct ms_buffer slots; /* struct ms_top_sites; under the lock */
+static struct ms_buffer slots; /* struct ms_top_sites; guarded by the lock */
 static bool begun;             /* likewise */
 
 static struct ms_top_sites *slot_of(const char *path)
@@ -131,7 +131,7 @@ static struct ms_top_sites *slot_of(const char *path)
     return NULL;
 }
 
-/* The one that was read longest ago, of those that may have changed since. */
+/* The process that was read longest ago, among those that may have changed since. */
 static const struct ms_top_sites *oldest(void)
 {
     const struct ms_top_sites *all = (const struct ms_top_sites *)slots.at;
@@ -177,7 +177,7 @@ static void *work(void *unused)
         if (slot == NULL) {
             ms_top_sites_free(&read);
         }
-        /* A first look at each process soon, the others in peace. */
+        /* Reads each process once soon, and then at leisure. */
         rest(first ? 0 : took_ns * REST + MS_NS_PER_S);
     }
     return NULL;

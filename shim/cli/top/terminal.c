@@ -18,12 +18,12 @@
 #include "allocator/base/clock.h"
 
 #define ENTER_SCREEN \
-    "\033[?1049h\033[?25l\033[?7l" /* another page, no cursor, long lines are cut */
+    "\033[?1049h\033[?25l\033[?7l" /* the alternate page, no cursor, long lines are cut */
 #define LEAVE_SCREEN "\033[?7h\033[?25h\033[?1049l"
 
 static struct {
     bool redrawn, keys;
-    struct termios before; /* where keys */
+    struct termios before; /* if `keys` */
     sigset_t signals;
     int signal_fd; /* -1: none */
 } terminal = {.signal_fd = -1};
@@ -46,7 +46,7 @@ bool ms_terminal_has_blocks(void)
     return false;
 }
 
-/* Keys come one by one and are not shown; those that make signals still do. */
+/* Keys come one by one without echo; those that make signals still do. */
 static void take_keys(void)
 {
     struct termios raw;
@@ -56,7 +56,7 @@ static void take_keys(void)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         raw.c_cc[VMIN] = 0;
         raw.c_cc[VTIME] = 0;
-        /* In the background the terminal is another's. */
+        /* A background job does not own the terminal. */
         terminal.keys =
             tcgetpgrp(STDIN_FILENO) == getpgrp() && tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
@@ -112,13 +112,13 @@ void ms_terminal_draw(const char *text, size_t bytes)
     (void)fflush(stdout);
 }
 
-/* The first of the keys that were pressed since; the others are thrown away. */
+/* The first key that was pressed since; the others are dropped. */
 static int pressed_key(void)
 {
     char keys[64];
     const ssize_t got = read(STDIN_FILENO, keys, sizeof(keys));
     if (got <= 0) {
-        terminal.keys = false; /* nobody presses any more */
+        terminal.keys = false; /* end of input: no more keys */
         return 0;
     }
     return (unsigned char)keys[0];

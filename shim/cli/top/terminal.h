@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A terminal that is redrawn in place, keys that are pressed in it, and signals that end the
- * command: for memshim top. One at a time. */
+/* A terminal that is redrawn in place, with keys, and with signals that end the command: for
+ * memshim top. One at a time. */
 #ifndef MEMSHIM_SHIM_CLI_TOP_TERMINAL_H
 #define MEMSHIM_SHIM_CLI_TOP_TERMINAL_H
 
@@ -10,22 +10,22 @@
 
 #define MS_TERMINAL_END (-1)
 
-/* Characters of a line of the standard output, 0 where it is no terminal or has no size. */
+/* Characters in a line of stdout; 0 if it is no terminal, or has no size. */
 size_t ms_terminal_width(void);
 
 /* Whether the environment says UTF-8. */
 bool ms_terminal_has_blocks(void);
 
-/* Blocks the signals that ms_terminal_wait then reports. redraw: takes another page of the
- * terminal, and single keys from the standard input where that is a terminal, too. */
+/* Blocks the signals that ms_terminal_wait then reports. redraw: uses the terminal's alternate
+ * page, and single keys from stdin if that is a terminal, too. */
 void ms_terminal_begin(bool redraw);
 void ms_terminal_end(void);
 
-/* As many lines as the window has. */
+/* Prints as many lines as the window has. */
 void ms_terminal_draw(const char *text, size_t bytes);
 
-/* Until the time has passed: 0; at once where the window changes: 0; where a key was pressed: that;
- * where a signal is to end the command: MS_TERMINAL_END. */
+/* Returns 0 when the time has passed, or at once when the window changes; the key if one was
+ * pressed; MS_TERMINAL_END if a signal is to end the command. */
 int ms_terminal_wait(uint64_t interval_ns);
 
 #endif

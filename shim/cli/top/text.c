@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was read, for people. */
+/* The figures for people. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,12 +55,12 @@ enum column {
     COLUMNS
 };
 
-/* Where a window is too narrow for all, whole columns are left out, none is cut: from the highest
- * `leaves` on. A program's name is given what is left, LEAST_PROGRAM characters at least. */
+/* If a window is too narrow for all columns, whole columns are left out, the highest `leaves`
+ * first; none is cut. A program's name gets the rest, at least LEAST_PROGRAM characters. */
 static const struct {
     const char *head;
     int width, leaves;
-    bool left; /* its text */
+    bool left; /* left-aligned text */
 } columns[COLUMNS] = {
     [RANK] = {"RANK", 4, 0, false},
     [PID] = {"PID", 8, 4, false},
@@ -82,7 +82,7 @@ static const struct {
 #define CELL_BYTES    (MS_PROGRAM_BYTES + 128)
 #define RAMP          8
 
-/* Before a text that begins at its left, beside one that ends at its right, one blank is little. */
+/* One blank is too little between right-aligned text and left-aligned text after it. */
 static int gap_before(enum column column)
 {
     return column == RANK ? 0 : columns[column].left ? 2 : 1;
@@ -97,7 +97,7 @@ static int table_width(const bool shown[COLUMNS])
     return width;
 }
 
-/* The one that is to go next; COLUMNS where none may. */
+/* The next column to leave out; COLUMNS if none may be. */
 static int next_to_leave(const bool shown[COLUMNS])
 {
     int next = COLUMNS;
@@ -110,7 +110,7 @@ static int next_to_leave(const bool shown[COLUMNS])
     return next;
 }
 
-/* Returns the characters that a program's name may have; 0: any number. */
+/* Returns the characters that a program's name may have; 0: no limit. */
 static size_t choose_columns(const struct ms_top_frame *frame, bool shown[COLUMNS])
 {
     memset(shown, true, COLUMNS * sizeof(*shown));
@@ -125,7 +125,7 @@ static size_t choose_columns(const struct ms_top_frame *frame, bool shown[COLUMN
     return left > LEAST_PROGRAM ? (size_t)left : LEAST_PROGRAM;
 }
 
-/* A step for each part of the run, the highest for the most that was live in any. */
+/* One block for each part of the run; the highest for the part in which most was live. */
 static void trend_text(const struct ms_top_device *device, bool utf8, char *text, size_t text_bytes)
 {
     static const char *const blocks[RAMP] = {"\u2581", "\u2582", "\u2583", "\u2584",
@@ -144,7 +144,7 @@ static void trend_text(const struct ms_top_device *device, bool utf8, char *text
     }
 }
 
-/* What is of a device. */
+/* The text of a device's column. */
 static void device_text(enum column column, const struct ms_top_device *device, bool utf8,
                         char *text, size_t text_bytes)
 {
@@ -183,7 +183,7 @@ static void device_text(enum column column, const struct ms_top_device *device, 
     }
 }
 
-/* device: null where the process has none. */
+/* device: null if the process has none. */
 static void cell_text(enum column column, const struct ms_top_process *process,
                       const struct ms_top_sites *sites, const struct ms_top_device *device,
                       bool utf8, char *text, size_t text_bytes)
@@ -238,7 +238,7 @@ static void add_cell(enum column column, const char *text, struct ms_buffer *out
     }
 }
 
-/* A stranger's name, as far as there is room. */
+/* The program's name, which may be anything, as far as there is room. */
 static void add_program(const struct ms_top_process *process, size_t room, struct ms_buffer *out)
 {
     char plain[MS_PLAIN_BYTES * MS_PROGRAM_BYTES];
@@ -299,7 +299,7 @@ static void add_table(const struct ms_top_frame *frame, struct ms_buffer *out)
     }
 }
 
-/* --- who holds it ----------------------------------------------------------------------------- */
+/* --- lines that hold the memory --------------------------------------------------------------- */
 
 static void add_sites(const struct ms_top_frame *frame, size_t index,
                       const struct ms_top_device *device, struct ms_buffer *out)

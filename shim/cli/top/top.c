@@ -26,7 +26,7 @@ struct call {
     bool once, json;
 };
 
-/* What rows are sorted by: the option's words, whose first letters are the keys. */
+/* The sort orders: the option's words; their first letters are the keys. */
 static const char *const sorts[] = {
     [MS_TOP_BY_RANK] = "rank",
     [MS_TOP_BY_USED] = "used",
@@ -88,7 +88,7 @@ static int take_target(void *ctx, const char *word)
     return -1;
 }
 
-/* -1 where the call is good, else the exit status. */
+/* -1 if the call is good, otherwise the exit status. */
 static int parse(int argc, char **argv, struct call *call)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_target};
@@ -118,7 +118,7 @@ static int by_rank(const void *a, const void *b)
     return left->header.pid < right->header.pid ? -1 : left->header.pid > right->header.pid;
 }
 
-/* The most of any of its devices. */
+/* The largest value among its devices. */
 static uint64_t value_of(const struct ms_top_process *process, enum ms_top_sort sort)
 {
     uint64_t most = 0;
@@ -148,7 +148,7 @@ static void sort_rows(struct ms_top_frame *frame, enum ms_top_sort sort)
     }
 }
 
-/* With --once they are waited for. */
+/* With --once this waits for them. */
 static void add_sites(const struct call *call, struct ms_top_frame *frame)
 {
     const char **paths = calloc(frame->count + 1, sizeof(*paths));
@@ -171,7 +171,7 @@ static void add_sites(const struct call *call, struct ms_top_frame *frame)
     free(paths);
 }
 
-/* False where there is no memory. */
+/* False: no memory. */
 static bool make_frame(const struct call *call, const struct ms_buffer *found,
                        struct ms_top_frame *frame)
 {
@@ -222,10 +222,10 @@ static void free_frame(struct ms_top_frame *frame)
     free(frame->sites);
 }
 
-/* Where figures are shown. */
+/* Where the figures are shown. */
 struct screen {
     bool terminal;         /* redrawn in place */
-    struct ms_buffer last; /* what stands there */
+    struct ms_buffer last; /* the text on the screen */
 };
 
 static void show(const struct call *call, const struct ms_top_frame *frame, struct screen *screen)
@@ -275,7 +275,7 @@ static int print_once(const struct call *call, const struct ms_buffer *found, st
     return status;
 }
 
-/* A run that is not there any more leaves what was found of it last. */
+/* If the run no longer exists, what was last found of it stays. */
 static bool find(const struct call *call, struct ms_buffer *found, char *why, size_t why_bytes)
 {
     struct ms_buffer again = {0};
@@ -288,7 +288,7 @@ static bool find(const struct call *call, struct ms_buffer *found, char *why, si
     return true;
 }
 
-/* False where this is to end. */
+/* False: the command is to end. */
 static bool obey(struct call *call, int key)
 {
     for (size_t i = 0; i < SORTS; i++) {
@@ -328,7 +328,7 @@ int ms_cli_top(int argc, char **argv)
         return status;
     }
     if (!find(&call, &found, why, sizeof(why))) {
-        /* What collects figures for good may be started before the first run. */
+        /* A permanent collector of figures may be started before the first run. */
         const bool waits = call.prometheus != NULL && !call.once;
         ms_complain("memshim top: %s%s", why, waits ? "; waiting for one" : "");
         if (!waits) {

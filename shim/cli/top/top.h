@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memshim top: what running processes say of their memory, read from their traces without them. */
+/* memshim top: the memory of running processes, read from their traces without their help. */
 #ifndef MEMSHIM_SHIM_CLI_TOP_TOP_H
 #define MEMSHIM_SHIM_CLI_TOP_TOP_H
 
@@ -13,17 +13,17 @@
 #include "shim/tables/stats.h"
 
 #define MS_TOP_SITES_MAX 50
-#define MS_TOP_TREND     12 /* parts of a run, of which the live bytes are shown */
+#define MS_TOP_TREND     12 /* parts of a run for which live bytes are shown */
 
-/* By what rows are sorted: by rank, host and pid; or the largest first. */
+/* The order of rows: by rank, host and pid; or the largest first. */
 enum ms_top_sort { MS_TOP_BY_RANK, MS_TOP_BY_USED, MS_TOP_BY_LIVE, MS_TOP_BY_HOST };
 
 struct ms_top_device {
     uint8_t index;
     char name[MS_NAME_BYTES];
-    char uuid[64]; /* empty: not known */
+    char uuid[64]; /* empty: unknown */
     struct memshim_stats stats;
-    uint64_t trend_bytes[MS_TOP_TREND]; /* most that was live in each part of the run so far */
+    uint64_t trend_bytes[MS_TOP_TREND]; /* the most that was live in each part of the run so far */
     bool has_trend;
 };
 
@@ -31,76 +31,77 @@ enum ms_top_state {
     MS_TOP_RUNNING,
     MS_TOP_ENDED,
     MS_TOP_KILLED,
-    MS_TOP_UNKNOWN /* it runs or was killed on another host */
+    MS_TOP_UNKNOWN /* it is on another host: it may run or have been killed */
 };
 
 struct ms_top_process {
     char path[PATH_MAX];          /* the folder of its trace, or the trace itself */
-    char why[512];                /* not empty: it could not be read, and nothing below is known */
-    struct ms_file_header header; /* of its trace */
+    char why[512];                /* not empty: it could not be read, and nothing below is valid */
+    struct ms_file_header header; /* of the trace */
     enum ms_top_state state;
     bool exit_known;                               /* header.exit_status */
     uint64_t running, killed, duration_ns, events; /* stats.def */
-    bool torn;                /* its figures change faster than they can be read */
+    bool torn;                /* its figures changed too fast to be read consistently */
     struct ms_buffer devices; /* struct ms_top_device, by index */
 };
 
-/* A line of code and what it holds, over all its call sites. */
+/* A line of code, and what all its call sites hold. */
 struct ms_top_site {
     uint8_t device;
     uint64_t bytes;
     char line[200];
 };
 
-/* What takes a reading of all records of a trace. */
+/* What only a reading of all records of a trace gives. */
 struct ms_top_sites {
     char path[PATH_MAX];                  /* as in the process */
     uint64_t unix_ns;                     /* when it was read; 0: not yet */
-    bool of_end;                          /* it had ended then: there is nothing newer */
+    bool of_end;                          /* the process had ended by then: nothing will be newer */
     uint64_t steps;                       /* recorded or found; 0: none, or unknown */
-    uint64_t live_bytes[MS_DEVICE_COUNT]; /* of each device then: the lines below are of it */
+    uint64_t live_bytes[MS_DEVICE_COUNT]; /* of each device at that time; the lines below add up to
+                                             it */
     bool whole;                           /* false: it could not be read */
     bool sampled;                         /* not every allocation has a call site */
     struct ms_buffer sites;               /* struct ms_top_site, the largest of each device first */
 };
 
-/* Finds the traces that `target` stands for (struct ms_trace_path): a folder or a trace as
- * ms_traces_find has it; digits: the process of that id and those that it started; null: the newest
- * run in MEMSHIM_OUTPUT. False, and a sentence in `why`, where there is none. */
+/* Finds the traces (struct ms_trace_path) for `target`: a folder or a trace, as for ms_traces_find;
+ * digits: the process of that id and its descendants; null: the newest run in MEMSHIM_OUTPUT. False
+ * if there is none, and a sentence in `why`. */
 bool ms_top_find(const char *target, struct ms_buffer *found, char *why, size_t why_bytes);
 
-/* Reads one process, as of now. Ended by ms_top_process_free. */
+/* Reads one process, as of now. Release it with ms_top_process_free. */
 void ms_top_read(const char *path, struct ms_top_process *out);
 void ms_top_process_free(struct ms_top_process *process);
 
-/* Reads the records: seconds for a long run. Ended by ms_top_sites_free. */
+/* Reads the records: takes seconds for a long run. Release it with ms_top_sites_free. */
 void ms_top_sites_read(const char *path, struct ms_top_sites *out);
 void ms_top_sites_free(struct ms_top_sites *sites);
 
-/* The same on a thread of its own, over and over, one process after the other, for a small part of
- * its time. Tells the worker which processes there are now; begins it at the first call. */
+/* The same on a thread of its own, again and again, one process after the other, for a small part
+ * of the time. Passes the present processes to the thread, which the first call starts. */
 void ms_top_worker_want(const char *const *paths, size_t count);
 
-/* Copies out what was read last of a process; false where nothing was yet. Ended by
+/* Copies the last reading of a process; false: there is none yet. Release it with
  * ms_top_sites_free. */
 bool ms_top_worker_get(const char *path, struct ms_top_sites *out);
 
 /* What is shown at one moment. */
 struct ms_top_frame {
-    char target[PATH_MAX]; /* what was asked for, in words */
+    char target[PATH_MAX]; /* the user's choice, in words */
     uint64_t unix_ns;
     struct ms_top_process *processes; /* in the order of rank, host and pid */
     struct ms_top_sites *sites;       /* of each; unix_ns 0: none yet */
     size_t count;
-    size_t most_sites; /* of a device; 0: none are shown */
-    size_t width;      /* characters of a line that are seen; 0: all */
-    bool utf8;         /* the terminal knows block characters */
+    size_t most_sites; /* for each device; 0: none are shown */
+    size_t width;      /* visible characters of a line; 0: all */
+    bool utf8;         /* the terminal can show block characters */
 };
 
 void ms_top_text(const struct ms_top_frame *frame, struct ms_buffer *out);
 void ms_top_json(const struct ms_top_frame *frame, struct ms_buffer *out); /* one line */
 
-/* The text that node_exporter's textfile collector reads. */
+/* Prints the text for node_exporter's textfile collector. */
 void ms_top_prometheus(const struct ms_top_frame *frame, struct ms_buffer *out);
 
 /* "running", "ended", "killed", "unknown". */
