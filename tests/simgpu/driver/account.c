@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #define MAX_PROCESSES    256
-#define REAP_INTERVAL_NS 50000000 /* to look at every process takes tens of microseconds */
+#define REAP_INTERVAL_NS 50000000 /* checking every process takes tens of microseconds */
 #define FILE_MAGIC       0x53494d475055312eull
 
 struct process_line {
     int32_t pid;          /* 0: free */
-    uint64_t start_ticks; /* with the pid, names one process */
+    uint64_t start_ticks; /* with the pid, identifies one process */
     uint64_t used_bytes[SIM_MAX_DEVICES];
 };
 
@@ -37,11 +37,10 @@ struct shared_file {
 static struct shared_file private_file;
 static struct shared_file *file = &private_file;
 static struct process_line *own_line = &private_file.lines[0];
-static struct process_line *other_line; /* of sim_account_other; NULL: not used yet */
+static struct process_line *other_line; /* for sim_account_other; NULL: not used yet */
 static pid_t own_pid;
 
-/* Field 22 of /proc/PID/stat; 0 where there is no such process, or only what its parent has not
- * waited for yet. */
+/* Field 22 of /proc/PID/stat; 0 if there is no such process, or it is a zombie. */
 static uint64_t process_start_ticks(pid_t pid)
 {
     char path[64], text[1024];
@@ -56,7 +55,7 @@ static uint64_t process_start_ticks(pid_t pid)
         return 0;
     }
     text[length] = '\0';
-    /* The name, in parentheses, may hold anything: count fields behind its end. */
+    /* The name, in parentheses, may contain anything, so fields are counted behind its end. */
     const char *at = strrchr(text, ')');
     unsigned long long ticks = 0;
     char state;
@@ -72,7 +71,7 @@ static uint64_t process_start_ticks(pid_t pid)
 static void lock_file(void)
 {
     if (file == &private_file) {
-        return; /* sim_lock is enough */
+        return; /* sim_lock protects it */
     }
     if (pthread_mutex_lock(&file->lock) == EOWNERDEAD) {
         pthread_mutex_consistent(&file->lock);
@@ -86,15 +85,15 @@ static void unlock_file(void)
     }
 }
 
-/* Thorough: knows a process whose number another has got, and one that its parent has not waited
- * for, at the price of reading /proc. */
+/* Thorough: also recognizes zombies, and processes whose id belongs to another by now, but has to
+ * read /proc. */
 static bool is_dead(const struct process_line *line, bool thorough)
 {
     return thorough ? process_start_ticks(line->pid) != line->start_ticks
                     : kill(line->pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Sums are made anew: a process may have died between its line and the sum. */
+/* The sums are computed anew: a process may have died between its line and the sum. */
 static void reap_dead(bool thorough)
 {
     memset(file->used_bytes, 0, sizeof file->used_bytes);
@@ -129,7 +128,7 @@ static struct shared_file *map_file(const char *name)
         pthread_mutexattr_destroy(&attributes);
         mapped->magic = FILE_MAGIC;
     }
-    flock(fd, LOCK_UN); /* explicitly: the mapping keeps the file open */
+    flock(fd, LOCK_UN); /* explicitly, because the mapping keeps the file open */
     close(fd);
     return mapped;
 }
@@ -196,7 +195,7 @@ void sim_account_uncharge(int device, uint64_t bytes)
     unlock_file();
 }
 
-/* Under the number of a process that always lives. */
+/* Under the id of a process that always lives. */
 void sim_account_other(int device, uint64_t bytes)
 {
     const pid_t always_there = 1;
@@ -220,7 +219,7 @@ uint64_t sim_account_used_here(int device)
     return own_line->used_bytes[device];
 }
 
-/* This file is part of the NVML double, too, and so uses nothing else of the driver's. */
+/* This file is also part of the NVML double, so it uses nothing else of the driver's. */
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -269,7 +268,7 @@ unsigned sim_account_processes(int device, unsigned capacity, uint32_t *pids, ui
     return count;
 }
 
-/* A forked child must leave its parent's line alone. */
+/* A forked child must not touch its parent's line. */
 __attribute__((destructor)) static void leave_file(void)
 {
     if (file != &private_file && own_pid == getpid()) {

@@ -43,8 +43,8 @@ static size_t at_least_one(size_t value)
     return value ? value : 1;
 }
 
-/* The limits of a shape's extents are attributes of the device (cuda.h, cuArray3DCreate). An H200
- * under driver 580 answers CUDA_ERROR_INVALID_VALUE beyond them, however many bytes that were. */
+/* Device attributes limit the extents of each shape (cuda.h, cuArray3DCreate). Beyond them an H200
+ * with driver 580 returns CUDA_ERROR_INVALID_VALUE, whatever the number of bytes. */
 struct limits {
     CUdevice_attribute width, height, depth; /* 0: has no such extent */
 };
@@ -217,7 +217,7 @@ CUresult cuArrayDestroy(CUarray hArray)
 {
     SIM_ENTER(cuArrayDestroy);
     if (!sim_array_is_valid(hArray) || hArray->mipmap) {
-        return CUDA_ERROR_INVALID_HANDLE; /* levels go with their mipmapped array */
+        return CUDA_ERROR_INVALID_HANDLE; /* levels are destroyed with their mipmapped array */
     }
     struct sim_range *range = hArray->range;
     sim_wait_device(range->device);
@@ -245,7 +245,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequ
                                      : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Planes are those of multi-planar formats, which no array of the simulated GPU has. */
+/* Planes belong to multi-planar formats, which no array of the simulated GPU has. */
 CUresult cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 {
     SIM_ENTER(cuArrayGetPlane);
@@ -344,8 +344,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     return CUDA_SUCCESS;
 }
 
-/* ---- textures and surfaces: only remembered
- * --------------------------------------------------------- */
+/* ---- textures and surfaces: their descriptions are kept, nothing else ------------------------ */
 
 static struct sim_texture *texture_of(unsigned long long handle, bool is_surface)
 {

@@ -13,9 +13,9 @@ struct sim_range;
 struct CUarray_st {
     struct sim_object object;
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
-    struct sim_range *range; /* NULL: a level of a mipmapped array, whose range it uses */
+    struct sim_range *range; /* NULL: a level of a mipmapped array, in whose range it lies */
     char *address;
-    size_t row_bytes, rows, slices; /* rows and slices are 1 at least */
+    size_t row_bytes, rows, slices; /* at least 1 row and 1 slice */
     struct CUmipmappedArray_st *mipmap;
 };
 
@@ -35,7 +35,7 @@ struct sim_texture {
 };
 
 bool sim_array_is_valid(CUarray array);
-/* The memory of the array, or of the mipmapped array that it is a level of, is freed. */
+/* The memory of the array, or of the mipmapped array that it belongs to, is freed. */
 void sim_array_forget(CUarray array);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device attributes: those of an RTX 4090, except for what the settings say. */
+/* Device attributes: those of an RTX 4090, except where the settings decide. */
 #include "device.h"
 #include "entry.h"
 
@@ -9,7 +9,7 @@ struct attribute {
     int number, value;
 };
 
-/* Numbers of attributes that headers older than 13.0 lack. */
+/* Numbers of attributes that headers before 13.0 lack. */
 #define HOST_NUMA_VMM 141
 #define HOST_VMM      145
 
@@ -108,7 +108,7 @@ static const struct attribute attributes[] = {
     {CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 1},
 };
 
-/* Those that follow from the settings or the device; false: none of them. */
+/* Attributes that follow from the settings or the device; false: not one of them. */
 static bool from_settings(const struct sim_device *device, int number, int *value)
 {
     switch (number) {
@@ -133,9 +133,8 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
         *value = sim_settings.vmm;
         return true;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
-        /* As on an H200 (driver 580.159.04) that is in no fabric: promised, and refused at
-         * creation.
-         */
+        /* As on an H200 (driver 580.159.04) that is in no fabric: the attribute claims it, and
+         * creation fails. */
         *value = sim_settings.vmm && sim_settings.capability_major >= 9;
         return true;
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long copies take between host and device, and how long who asks for access waits for them. */
+/* How long copies between host and device take, and how long a call for access waits for them. */
 #include "bus.h"
 
 #include "entry.h"
@@ -11,18 +11,18 @@
 /* copy_down in tests/gpu/NVIDIA-H200-580.159.04/costs.csv: 54.5 GB/s; copy_up differs by a
  * hundredth. */
 #define BUS_NS_PER_MIB 19241u
-/* Access, and nothing else, is given behind the part of a copy that is under way. Seen: at least
- * three calls on end beside one copy of 256 MiB, of 4.9 ms, took 1,031 us each for memory on the
- * device, and 1,020 us on the host. With what came between, that is a part of 1,059 us both times,
- * so the copy of 256 MiB went in several parts. */
+/* The driver gives access only between two parts of a copy under way. Seen: at least three calls in
+ * a row beside one copy of 256 MiB, of 4.9 ms, took 1,031 us each for memory on the device, and
+ * 1,020 us on the host. With the time between the calls, that is a part of 1,059 us both times, so
+ * the copy of 256 MiB went in several parts. */
 #define PART_NS 1059000u
 
-/* The newest copies; older ones are over, or so far off that nobody asks. */
+/* The newest copies; older ones are over, or too long ago to matter. */
 enum { COPIES = 256 };
 static struct {
     uint64_t begin_ns, end_ns;
 } copies[SIM_BUS_UP + 1][COPIES];
-static uint64_t queued[SIM_BUS_UP + 1]; /* so many in all */
+static uint64_t queued[SIM_BUS_UP + 1]; /* total number of copies */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 uint64_t sim_bus_take(enum sim_bus bus, uint64_t bytes)
@@ -38,7 +38,7 @@ uint64_t sim_bus_take(enum sim_bus bus, uint64_t bytes)
     return end_ns;
 }
 
-/* When the part under way in one direction ends; 0: there is none. */
+/* When the part under way in one direction ends; 0: none is under way. */
 static uint64_t part_end_ns(enum sim_bus bus, uint64_t now_ns)
 {
     uint64_t part_ns = PART_NS * sim_settings.latency;

@@ -109,6 +109,6 @@ void sim_call_site_abort(const char *kind, const void *handle,
     print_frames(&use);
     fprintf(stderr, "simgpu: destroyed by thread %ld at\n", destruction->thread);
     print_frames(destruction);
-    sim_unlock(); /* what catches the signal may call the driver */
+    sim_unlock(); /* a handler for the signal may call the driver */
     abort();
 }

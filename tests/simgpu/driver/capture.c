@@ -15,12 +15,12 @@
 
 /* One capture sequence. It ends in cuStreamEndCapture of the stream that it began in. */
 struct sim_capture {
-    struct sim_capture *next; /* of all */
+    struct sim_capture *next; /* in the list of all captures */
     uint64_t id;
     CUgraph graph;   /* one reference */
-    bool into_graph; /* the application's own: it stays when the capture fails */
+    bool into_graph; /* the application's own graph, which stays when the capture fails */
     CUstreamCaptureMode mode;
-    uint64_t thread; /* that began it */
+    uint64_t thread; /* the thread that began it */
     CUstream origin;
     bool invalid;
 };
@@ -29,8 +29,7 @@ static struct sim_capture *first_capture;
 static uint64_t last_capture_id;
 static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/* ---- what captures forbid ----------------------------------------------------------------------
- */
+/* ---- calls that captures forbid -------------------------------------------------------------- */
 
 static CUresult invalidate(struct sim_capture *capture, CUresult error)
 {
@@ -201,14 +200,14 @@ static void end(struct sim_capture *capture)
     free(capture);
 }
 
-/* The origin cannot end its capture any more; another stream merely is no part of it any more. */
+/* Without its origin stream a capture can no longer be ended. Any other stream just leaves it. */
 void sim_capture_leave(CUstream stream)
 {
     struct sim_capture *capture = stream->capture;
     if (capture->origin == stream) {
         end(capture);
     } else {
-        capture->invalid = true; /* its work is left unjoined */
+        capture->invalid = true; /* the stream's captured work stays unjoined */
         leave(stream);
     }
 }

@@ -10,30 +10,30 @@
 
 struct sim_range;
 
-/* Work of a capturing stream becomes a node behind the stream's frontier. Takes over *work. */
+/* Work on a capturing stream becomes a node behind the stream's frontier. Takes over *work. */
 CUresult sim_capture_add(CUstream stream, struct sim_work *work);
 
-/* For calls that a capturing stream does not allow: the capture is invalidated, and the error is
- * the one to return. */
+/* For calls that a capturing stream does not allow: invalidates the capture, and returns the
+ * error. */
 CUresult sim_capture_refuse(CUstream stream);
 
-/* CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and the captures are invalidated, where `stream` is a legacy
- * stream with blocking streams of its context under capture; else CUDA_SUCCESS. */
+/* CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, with the captures invalidated, if `stream` is a legacy stream
+ * and blocking streams of its context capture; otherwise CUDA_SUCCESS. */
 CUresult sim_capture_forbids_legacy(CUstream stream);
 
-/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and captures are invalidated, where the calling thread may
- * not make potentially unsafe calls now (cuThreadExchangeStreamCaptureMode). */
+/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, with captures invalidated, if the calling thread may not
+ * make potentially unsafe calls now (cuThreadExchangeStreamCaptureMode). */
 CUresult sim_capture_check_unsafe(void);
 
-/* CUDA_ERROR_CAPTURED_EVENT, and the capture is invalidated, where the event's latest record was
+/* CUDA_ERROR_CAPTURED_EVENT, with the capture invalidated, if the event's latest record was
  * captured. */
 CUresult sim_capture_check_event(CUevent event);
 
-/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the captures are invalidated, where a stream of the
- * context is under capture. */
+/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, with the captures invalidated, if a stream of the context
+ * captures. */
 CUresult sim_capture_invalidate_context(CUcontext context);
 
-/* An event recorded in, or waited for by, a capturing stream. */
+/* A capturing stream records, or waits for, an event. */
 CUresult sim_capture_record(CUstream stream, CUevent event);
 CUresult sim_capture_wait(CUstream stream, CUevent event);
 

@@ -126,10 +126,10 @@ static CUresult activate(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-/* No handle of the context may be used from here on, while its work still runs. */
+/* From here on no handle of the context may be used, although its work still runs. */
 static void destroy_handles(CUcontext context)
 {
-    if (!context->primary) { /* a primary context's handle is handed out again */
+    if (!context->primary) { /* a primary context's handle is used again */
         sim_object_destroy(&context->object);
     }
     for (CUstream stream = context->streams; stream; stream = stream->next) {
@@ -152,7 +152,7 @@ static void unlink_context(CUcontext context)
     *link = context->next;
 }
 
-/* Ends everything that lives in the context, once its work is done. */
+/* Ends everything that lives in the context, after its work is done. */
 static void deactivate(CUcontext context)
 {
     context->active = false;
@@ -257,8 +257,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     return sim_primary_release(dev);
 }
 
-/* "Resetting the primary context does not release it" (cuda.h): the references stay, and the next
- * retain makes a new context behind the same handle. */
+/* "Resetting the primary context does not release it" (cuda.h): the references remain, and the next
+ * retain makes a new context with the same handle. */
 static CUresult reset_primary(CUdevice dev)
 {
     struct sim_device *device = sim_device_of(dev);
@@ -426,7 +426,7 @@ static CUresult destroy(CUcontext context)
         return status;
     }
     if (context->primary) {
-        return CUDA_ERROR_INVALID_CONTEXT; /* cuDevicePrimaryCtxRelease is for these */
+        return CUDA_ERROR_INVALID_CONTEXT; /* cuDevicePrimaryCtxRelease releases these */
     }
     /* "If ctx is current to the calling thread then ctx will also be popped" (cuda.h). */
     if (sim_current() == context) {

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Contexts: what is current on each thread, and what lives in a context. A context that was
- * destroyed or reset keeps its struct while something refers to it; a primary context keeps its
- * handle for good. All under sim_lock.
- */
+/* Contexts: which one is current on each thread, and what lives in a context. A context that was
+ * destroyed or reset keeps its struct while something refers to it; a primary context always keeps
+ * its handle. All under sim_lock. */
 #ifndef SIMGPU_CONTEXT_H
 #define SIMGPU_CONTEXT_H
 
@@ -24,18 +22,18 @@ struct CUctx_st {
     uint64_t id;
     unsigned flags;
     bool primary;
-    CUcontext base;   /* of a green one: the primary context, which it retains; else NULL */
-    CUgreenCtx green; /* likewise: its handle */
+    CUcontext base;   /* of a green context: the primary one, which it retains; otherwise NULL */
+    CUgreenCtx green; /* of a green context: its handle */
     bool active;      /* false: destroyed, reset, or released for the last time */
-    bool changing;    /* its begin or its end is under way */
-    CUstream streams; /* the legacy stream first, then the others */
+    bool changing;    /* it is being made or ended */
+    CUstream streams; /* the legacy stream first */
     CUstream legacy;
     CUstream collector;          /* made when first needed */
-    unsigned busy_streams;       /* with work that is not complete */
-    unsigned capturing_blocking; /* blocking streams under capture */
+    unsigned busy_streams;       /* streams with incomplete work */
+    unsigned capturing_blocking; /* capturing blocking streams */
     uint64_t peers;              /* bit i: access to device i was enabled */
     CUevent events;
-    struct sim_range *ranges; /* memory that goes when the context goes */
+    struct sim_range *ranges; /* memory that dies with the context */
     struct CUmod_st *modules;
     size_t limits[SIM_LIMITS];
     CUfunc_cache cache_config;
@@ -47,20 +45,22 @@ struct CUgreenCtx_st {
     CUcontext context;
 };
 
-/* The current context of the calling thread; NULL: none. What lives in a green context but its
- * streams lives in the primary one: that is the answer then, but the green one where streams are
- * asked for. */
+/* The current context of the calling thread; NULL: none. If that is a green context, returns the
+ * primary one, in which everything except streams lives. sim_current_of_streams returns the green
+ * one. */
 CUcontext sim_current(void);
 CUcontext sim_current_of_streams(void);
 
-/* Whether work of the one is work of the other: the same, or a green one of it. */
+/* Whether `other` is `context`, or a green context of it: then its work is also work of
+ * `context`. */
 static inline bool sim_context_has(const struct CUctx_st *context, const struct CUctx_st *other)
 {
     return other == context || other->base == context;
 }
 
-/* A green context, which has taken over one use of the primary one; NULL: out of memory. Its end
- * waits for its work. Its streams stay, and are of no use any more (cuda.h, cuGreenCtxDestroy). */
+/* Makes a green context, which takes over one use of the primary one; NULL: out of memory. Ending
+ * it waits for its work. Its streams remain, but cannot be used any more (cuda.h,
+ * cuGreenCtxDestroy). */
 CUcontext sim_context_green(CUcontext primary);
 void sim_context_green_end(CUcontext context);
 
@@ -68,8 +68,8 @@ void sim_context_green_end(CUcontext context);
 CUresult sim_primary_retain(CUcontext *result, CUdevice dev);
 CUresult sim_primary_release(CUdevice dev);
 
-/* CUDA_SUCCESS where `context` is one and active; else the error that the driver gives. For handles
- * that the application passes: one that is destroyed is not allowed (object.h). */
+/* CUDA_SUCCESS if `context` is an active context; otherwise the driver's error. For handles from
+ * the application: a destroyed one ends the process (object.h). */
 CUresult sim_context_check(CUcontext context);
 
 /* The same for the calling thread's current context. cuda.h defines what happens there after its
@@ -78,13 +78,13 @@ CUresult sim_context_check(CUcontext context);
  * CUDA_ERROR_CONTEXT_IS_DESTROYED" (cuCtxDestroy). */
 CUresult sim_current_check(void);
 
-/* For arguments where NULL means the current context: puts that in, and checks. */
+/* For arguments in which NULL means the current context: replaces NULL by it, and checks. */
 CUresult sim_context_or_current(CUcontext *context);
 
 /* The first of all active contexts, linked by next. */
 CUcontext sim_first_context(void);
 
-/* A stream of the context that the application never sees; NULL: out of memory. */
+/* A stream of the context that is hidden from the application; NULL: out of memory. */
 CUstream sim_context_collector(CUcontext context);
 
 CUcontext sim_context_retain(CUcontext context);

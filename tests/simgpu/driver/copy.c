@@ -20,17 +20,14 @@
 /* How the host takes part in a copy. */
 enum copy_mode {
     COPY_ASYNC,
-    COPY_SYNC, /* returns when the copy is done, except to a device from memory of one or pageable
-                */
+    COPY_SYNC, /* returns when the copy is done, except to a device from memory of a device or
+                  pageable memory */
 };
 
 /* ---- checks --------------------------------------------------------------------------------- */
 
-/*
- * One end of a copy made on a device. Memory from cuMemAlloc that the device has no access to is
- * staged by the driver; mapped memory that it has no access to is refused (facts on PyTorch's
- * corners).
- */
+/* Checks one end of a copy on a device. The driver stages memory from cuMemAlloc that the device
+ * cannot access, and refuses mapped memory that it cannot access (shim/hooks/detour.h). */
 static CUresult check_end(const struct sim_device *device, const char *address, size_t bytes)
 {
     return bytes == 0 || sim_is_usable((CUdeviceptr)address, bytes, device)
@@ -130,7 +127,7 @@ static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mo
             return status;
         }
     }
-    /* As if nothing but copies were before it in its stream. */
+    /* As if its stream had nothing but copies before it. */
     work->copy.over_ns = work->copy.bus != SIM_BUS_NONE ? sim_copy_over_ns(&work->copy) : 0;
     uint64_t position;
     CUresult status = sim_submit(stream, work, &position);
@@ -174,7 +171,7 @@ static CUresult copy_line(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
     return submit_copy(&work, handle, mode);
 }
 
-/* A function that waits, and its twin on the thread's own default stream. */
+/* A function that waits, and its variant for the thread's own default stream. */
 #define SIM_SYNC_PAIR(symbol, parameters, ...)   \
     CUresult symbol parameters                   \
     {                                            \
@@ -190,7 +187,8 @@ static CUresult copy_line(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
     }                                            \
     _Static_assert(1, "")
 
-/* A function of a stream, and its twin for which 0 is the thread's own default stream. */
+/* A function with a stream argument, and its variant in which 0 means the thread's own default
+ * stream. */
 #define SIM_ASYNC_PAIR(symbol, parameters, ...) \
     CUresult symbol parameters                  \
     {                                           \
@@ -483,9 +481,9 @@ SIM_ASYNC_PAIR(cuMemcpyAtoHAsync_v2,
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* "This API does not support [...] the legacy default stream" (cuda.h, cuMemcpyBatchAsync), which
- * is judged before anything else: of the newer ABIs' also where the null stream is the thread's own
- * (seen: an H200, driver 580). */
+/* "This API does not support [...] the legacy default stream" (cuda.h, cuMemcpyBatchAsync). The
+ * driver checks that before anything else; in the newer ABIs it refuses the null stream even where
+ * that means the thread's own (seen: an H200, driver 580). */
 #define SIM_BATCH_PAIR(symbol, both, parameters, ...)            \
     CUresult symbol parameters                                   \
     {                                                            \

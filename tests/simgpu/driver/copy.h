@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies: from what the application asks for to one sim_copy in a stream. All under sim_lock. */
+/* Copies: turns the application's arguments into one sim_copy in a stream. All under sim_lock. */
 #ifndef SIMGPU_COPY_H
 #define SIMGPU_COPY_H
 

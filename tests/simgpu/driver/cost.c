@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long memory calls take, from the table of a real card. */
+/* How long memory calls take, from the figures of a real card. */
 #include "cost.h"
 
 #include <stddef.h>
@@ -17,7 +17,7 @@ static const struct {
 };
 #define ROWS (sizeof rows / sizeof *rows)
 
-/* Of one call for sixteen neighbours of 2 MiB there, over sixteen calls, in percent. */
+/* Of one call for sixteen neighbours of 2 MiB, in percent of sixteen calls. */
 static const uint64_t neighbours_percent[2][SIM_COSTS] = {
     {100, 100, 114, 113, 100}, /* on the device */
     {100, 100, 72, 68, 100},   /* on the host */

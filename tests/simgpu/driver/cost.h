@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What memory calls take on a real card, for SIMGPU_LATENCY.
- */
+/* The time that memory calls take on a real card, for SIMGPU_LATENCY. */
 #ifndef SIMGPU_COST_H
 #define SIMGPU_COST_H
 
@@ -17,8 +15,8 @@ enum sim_cost {
     SIM_COSTS
 };
 
-/* Of one chunk. The driver does its work chunk by chunk: a call for several takes the sum of them
- * as neighbours, more than one by one on the device, less on the host. */
+/* For one chunk. The driver works chunk by chunk: a call for several chunks takes the sum of their
+ * times as neighbours. That is more than for single calls on the device, and less on the host. */
 uint64_t sim_cost_ns(enum sim_cost call, uint64_t bytes, bool on_host, bool neighbours);
 
 #endif

@@ -20,7 +20,7 @@
 #define SMALL_MAX_BYTES  (1ull << 20)
 #define CHUNK_SPACE      (1ull << 44)
 #define SPARE_BYTES      (64ull << 30)
-#define FILE_BYTES       (1ull << 52) /* labels of exported chunks lie behind the chunks */
+#define FILE_BYTES       (1ull << 52) /* labels of exported chunks lie after the chunks */
 
 struct sim_device sim_devices[SIM_MAX_DEVICES];
 struct sim_backing sim_host_backing = {.fd = -1};
@@ -72,8 +72,8 @@ static CUresult create_device(struct sim_device *device, int index)
     device->uuid.bytes[6] = 0x40;
     device->uuid.bytes[8] = (char)0x80;
     snprintf(device->pci_id, sizeof device->pci_id, "0000:%02X:00.0", index + 1);
-    /* Addresses are plentiful: so many that fragmentation of the arena never refuses anything. A
-     * small device takes fewer, so that programs under valgrind, which has few, can use it. */
+    /* The arena gets so many addresses that its fragmentation never makes an allocation fail. A
+     * small device gets fewer, so that it also works under valgrind, which has few. */
     uint64_t spare = sim_settings.memory_bytes * 64;
     device->arena_bytes = round_up(
         sim_settings.memory_bytes * 16 + (spare < SPARE_BYTES ? spare : SPARE_BYTES), 1ull << 30);
@@ -110,7 +110,8 @@ CUresult sim_devices_create(void)
 
 void sim_backing_discard(const struct sim_backing *backing, uint64_t offset, uint64_t bytes)
 {
-    /* A file system that cannot punch holes keeps the bytes: more host memory, same results. */
+    /* A file system that cannot punch holes keeps the bytes: that costs host memory, and changes no
+     * result. */
     (void)fallocate(backing->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
                     (off_t)bytes);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The devices: their memory, identity and primary contexts.
+/* The devices: their memory, identity and primary contexts.
  *
- * A device's memory is one sparse memory file. Its first part is mapped as a whole at `arena`, and
- * cuMemAlloc and the pools take their addresses there; behind it lie the chunks of cuMemCreate.
- * What limits a device is not the file but the account (account.h); freed bytes are punched out of
- * it.
- */
+ * A device's memory is one sparse memory file. Its first part is mapped as a whole at `arena`,
+ * where cuMemAlloc and the pools take their addresses; the chunks of cuMemCreate lie after it. The
+ * account (account.h) limits a device, not the file; freed bytes are punched out of the file. */
 #ifndef SIMGPU_DEVICE_H
 #define SIMGPU_DEVICE_H
 
@@ -32,40 +29,39 @@ struct sim_device {
     char *arena;
     uint64_t arena_bytes;
     struct sim_extents arena_free; /* granules of the arena, by offset */
-    struct sim_extents small_free; /* parts of granules that hold small blocks */
+    struct sim_extents small_free; /* parts of granules with small blocks */
     struct CUctx_st *primary;      /* NULL: never retained, or reset */
     unsigned primary_references;
     unsigned primary_flags;
-    struct CUmemPoolHandle_st *default_pool, *current_pool; /* made when first asked for */
+    struct CUmemPoolHandle_st *default_pool, *current_pool; /* made at their first use */
     struct CUmemPoolHandle_st *graph_pool;
     uint64_t graph_peak_used, graph_peak_reserved;
 };
 
 extern struct sim_device sim_devices[SIM_MAX_DEVICES];
-extern struct sim_backing sim_host_backing; /* of host-located chunks */
+extern struct sim_backing sim_host_backing; /* for host-located chunks */
 
 /* Builds all devices. With sim_lock held. */
 CUresult sim_devices_create(void);
 
 /* NULL: no such device. */
-/* A device that is not there: left beside the shared file, for the answer of a dry run. */
+/* Notes, in a file beside the shared one, that a program asked for a device that does not exist. A
+ * dry run reads it. */
 void sim_note_asked(int ordinal);
 
 struct sim_device *sim_device_of(CUdevice device);
 
-/* What cuDeviceGetAttribute answers; 0 for what it does not know. */
+/* cuDeviceGetAttribute's answer; 0 for unknown attributes. */
 int sim_attribute(const struct sim_device *device, CUdevice_attribute number);
 
-/*
- * Addresses of a device's arena, charged to it: small sizes come from shared granules, others are
- * whole granules. charged_bytes is what to give to sim_arena_free beside the address, and what the
- * block occupies. CUDA_ERROR_OUT_OF_MEMORY.
- */
+/* Allocates addresses of a device's arena, and charges them to it: small sizes share granules,
+ * others get whole granules. charged_bytes: the size of the block, to be passed to sim_arena_free
+ * with the address. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult sim_arena_alloc(struct sim_device *device, uint64_t bytes, char **address,
                          uint64_t *occupied_bytes);
 void sim_arena_free(struct sim_device *device, char *address, uint64_t occupied_bytes);
 
-/* Gives the host memory behind [offset, offset + bytes) of the file back to the host. */
+/* Frees the host memory behind [offset, offset + bytes) of the file. */
 void sim_backing_discard(const struct sim_backing *backing, uint64_t offset, uint64_t bytes);
 
 /* name and text may be NULL. False: no such error. */

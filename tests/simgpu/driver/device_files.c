@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Frameworks look for the files of NVIDIA's kernel driver before they ask the driver (JAX does).
- * Where this library is preloaded, /dev/nvidiactl and /dev/nvidiaN seem to be there, as character
- * devices. They cannot be opened.
+/* Frameworks look for the files of NVIDIA's kernel driver before they ask the driver (JAX does). If
+ * this library is preloaded, /dev/nvidiactl and /dev/nvidiaN appear to exist as character devices.
+ * They cannot be opened.
  *
- * Straight to the kernel: whoever stands before libc's functions is not asked.
- */
+ * This calls the kernel directly, past any library in front of libc's functions. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -16,7 +14,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Files are looked for before the settings have been read. */
+/* Programs look for the files before the settings have been read. */
 static unsigned long device_count(void)
 {
     const char *count = getenv("SIMGPU_DEVICES");
@@ -44,8 +42,8 @@ static const char *shown(const char *path)
     return is_device(path) ? "/dev/null" : path;
 }
 
-/* The names of stat() under large files, and of programs linked with a glibc before 2.33. One form
- * of struct stat serves all on 64-bit systems. */
+/* The names of stat() with large files, and in programs linked with a glibc before 2.33. All share
+ * one struct stat on 64-bit systems. */
 int __xstat(int version, const char *path, struct stat *found);
 int __xstat64(int version, const char *path, struct stat64 *found);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Initialisation, versions, error texts, and the ways to ask for functions by name. */
+/* Initialization, versions, error texts, and the look-up of functions by name. */
 #include "device.h"
 #include "entry.h"
 #include "settings.h"
@@ -11,7 +11,7 @@ struct error_text {
     const char *name, *text;
 };
 
-/* Texts are those of the comments beside each code in cuda.h, shortened. */
+/* The texts are the comments on each code in cuda.h, shortened. */
 static const struct error_text error_texts[] = {
 #define ERROR(code, text) \
     {                     \
@@ -165,11 +165,9 @@ CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTable
     return CUDA_ERROR_NOT_FOUND;
 }
 
-/*
- * The newest ABI of a name that the version asked for knows. With the per-thread flag its
- * per-thread twin, "If a per-thread version is not found, the API will return the legacy version"
- * (cuda.h, cuGetProcAddress).
- */
+/* The newest ABI of a name in the requested version. With the per-thread flag, its per-thread
+ * variant: "If a per-thread version is not found, the API will return the legacy version" (cuda.h,
+ * cuGetProcAddress). */
 static CUresult find_function(const char *symbol, void **pfn, int version, cuuint64_t flags,
                               CUdriverProcAddressQueryResult *query)
 {
@@ -206,7 +204,7 @@ static CUresult find_function(const char *symbol, void **pfn, int version, cuuin
     return CUDA_SUCCESS;
 }
 
-/* The first ABI has no way to say that nothing was found but an error. */
+/* The first ABI can report only by an error that nothing was found. */
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
     SIM_ENTER_EARLY(cuGetProcAddress);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way into every driver function. See entry.h. */
+/* The entry into every driver function. See entry.h. */
 #include "entry.h"
 
 #include "../simgpu.h"
@@ -43,7 +43,7 @@ static int first_of_base[SIM_FUNCTIONS];
 static atomic_bool initialised;
 static atomic_bool forked_child;
 static _Thread_local bool in_host_function;
-static _Thread_local uint64_t entered_ns; /* the call under way; under SIMGPU_LATENCY */
+static _Thread_local uint64_t entered_ns; /* of the present call, with SIMGPU_LATENCY */
 
 uint64_t sim_now_ns(void)
 {
@@ -105,7 +105,8 @@ void sim_announce_progress(void)
 }
 
 /* "Host functions without a mandated order (such as in independent streams) execute in undefined
- * order and may be serialized" (cuda.h, cuLaunchHostFunc); they are (seen: an H200, driver 580). */
+ * order and may be serialized" (cuda.h, cuLaunchHostFunc). The driver does serialize them (seen: an
+ * H200, driver 580). */
 static void begin_host_function(bool alone)
 {
     if (alone) {
@@ -136,8 +137,7 @@ void sim_call_stream_callback(CUstreamCallback function, CUstream stream, void *
     end_host_function(true);
 }
 
-/* The last part of a wait is not slept: a sleep ends some 50 us late, many times the cost of a map.
- */
+/* The last part of a wait spins: a sleep ends some 50 us late, many times the cost of a map. */
 #define SPIN_NS 100000u
 
 void sim_wait_until_ns(uint64_t end_ns)
@@ -159,7 +159,7 @@ void sim_charge_latency(uint64_t duration_ns)
         return;
     }
     sim_unlock();
-    /* What the double itself has taken is part of it. */
+    /* The time includes what the double itself has taken. */
     sim_wait_until_ns(entered_ns + duration_ns * sim_settings.latency);
     sim_lock();
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The way into every driver function: it is counted, may be made to fail, is refused where the
- * driver is not initialised, and then holds sim_lock until it returns.
+/* The entry into every driver function. It counts the call, may make it fail, refuses it if the
+ * driver is not initialized, and then holds sim_lock until the function returns.
  *
  *   CUresult cuSomething(...)
  *   {
@@ -9,9 +8,8 @@
  *       ...
  *   }
  *
- * All state of the simulated GPU is behind this one lock. What waits for a stream gives it up
- * meanwhile (sim_wait_progress), and host functions and the bytes of copies run outside it.
- */
+ * This one lock guards all state of the simulated GPU. Waiting for a stream releases it meanwhile
+ * (sim_wait_progress). Host functions run, and bytes of copies move, outside it. */
 #ifndef SIMGPU_ENTRY_H
 #define SIMGPU_ENTRY_H
 
@@ -38,13 +36,14 @@ struct sim_function_info {
 
 extern const struct sim_function_info sim_functions[SIM_FUNCTIONS];
 
-/* What a name means: every ABI and flavour of a base name, one exported name, or any function. */
+/* The functions that a name denotes: every ABI and flavour of a base name, one exported name, or
+ * any function. */
 struct sim_function_name {
     enum { SIM_NAME_BASE, SIM_NAME_SYMBOL, SIM_NAME_ANY } kind;
     int index;
 };
 
-/* False: no such function. "any" is any function. */
+/* False: no such function. "any" denotes any function. */
 bool sim_find_function(const char *name, size_t length, struct sim_function_name *found);
 bool sim_is_named(enum sim_function function, struct sim_function_name name);
 /* Calls so far. */
@@ -56,7 +55,7 @@ struct sim_guard {
 };
 
 struct sim_guard sim_enter(enum sim_function function);
-/* The same for the functions that work before cuInit (and take no lock). */
+/* The same for functions that work before cuInit (and take no lock). */
 struct sim_guard sim_enter_early(enum sim_function function);
 void sim_leave(struct sim_guard *guard);
 
@@ -67,7 +66,7 @@ void sim_leave(struct sim_guard *guard);
     }                                                                          \
     _Static_assert(1, "")
 
-/* What the driver asks of its arguments before anything else, also before cuInit and without a
+/* Checks of arguments that the driver makes before anything else, even before cuInit and without a
  * context (seen: an H200, driver 580). */
 #define SIM_JUDGE(fine, otherwise) \
     do {                           \
@@ -86,28 +85,27 @@ void sim_unlock(void);
 /* For pthread_cond_wait. */
 pthread_mutex_t *sim_mutex(void);
 
-/* Waits, with sim_lock given up meanwhile, until some stream has made progress or 10 ms are over.
- */
+/* Releases sim_lock, and waits until some stream has made progress or 10 ms are over. */
 void sim_wait_progress(void);
-/* Wakes all who wait for progress. With sim_lock held. */
+/* Wakes all threads that wait for progress. The caller holds sim_lock. */
 void sim_announce_progress(void);
 
-/* Runs a function of the application on a thread of the simulated GPU; driver calls out of it are
- * refused with CUDA_ERROR_NOT_PERMITTED (cuLaunchHostFunc: it "must not make any CUDA API calls").
- * One at a time, but for those that stand for kernels. Without sim_lock. */
+/* Runs a function of the application on a thread of the simulated GPU. Driver calls from it fail
+ * with CUDA_ERROR_NOT_PERMITTED (cuLaunchHostFunc: it "must not make any CUDA API calls"). One at a
+ * time, except for those that stand for kernels. Without sim_lock. */
 void sim_call_host_function(CUhostFn function, void *argument, bool as_kernel);
 void sim_call_stream_callback(CUstreamCallback function, CUstream stream, void *argument);
 
-/* cuInit's part: brings the library to life, once. With nothing held. */
+/* cuInit's part: initializes the library, once. The caller holds nothing. */
 CUresult sim_initialise(void);
 /* True in a child that was forked after the parent had initialised. */
 bool sim_is_forked_child(void);
 
-/* Waits for that time of sim_now_ns, to the microsecond; holds nothing up but the caller. */
+/* Waits until that time of sim_now_ns, to the microsecond, and delays only the caller. */
 void sim_wait_until_ns(uint64_t end_ns);
 
-/* Real time that a call takes on a real driver from its beginning, charged only under
- * SIMGPU_LATENCY, and as often. Nanoseconds. Must be called with sim_lock held; gives it up
+/* Charges the real time of a call on a real driver, from the call's beginning; only with
+ * SIMGPU_LATENCY, multiplied by it. Nanoseconds. The caller holds sim_lock, which is released
  * meanwhile. */
 void sim_charge_latency(uint64_t duration_ns);
 
@@ -116,8 +114,8 @@ uint64_t sim_now_ns(void);
 /* Sleeps for so long, without sim_lock; not at all for 0. */
 void sim_sleep_us(uint64_t duration_us);
 
-/* The same while sim_lock is held, which is given up meanwhile: other threads see what was before.
- */
+/* The same with sim_lock held, which is released meanwhile: other threads see the state from
+ * before. */
 void sim_pass_time_us(uint64_t duration_us);
 
 #endif

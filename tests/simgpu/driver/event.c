@@ -175,7 +175,7 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags)
     }
     sim_stream_wait_room(stream);
     work.event.version = sim_event_new_version(event);
-    /* Marked first: on an idle stream the record happens inside sim_submit. */
+    /* Marked first, because on an idle stream the record happens inside sim_submit. */
     sim_event_mark(event, stream, stream->submitted + 1);
     sim_schedule_record(event);
     return sim_submit(stream, &work, NULL);
@@ -347,9 +347,9 @@ static CUresult collect(CUstream collector, CUcontext context)
     return status;
 }
 
-/* "Captures in hEvent all the activities of the context hCtx at the time of this call", of a
- * primary one also those of its green contexts (cuda.h). Kept as a record in a stream behind all of
- * theirs. */
+/* "Captures in hEvent all the activities of the context hCtx at the time of this call", for a
+ * primary context including its green contexts (cuda.h). Implemented as a record in a stream behind
+ * all of their streams. */
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
     SIM_ENTER(cuCtxRecordEvent);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Events. A record is a position of a stream; an event is complete when its last record is. An
+/* Events. A record is a position in a stream; an event is complete when its last record is. An
  * event recorded while its stream captures stands for nodes of that graph instead. All under
- * sim_lock.
- */
+ * sim_lock. */
 #ifndef SIMGPU_EVENT_H
 #define SIMGPU_EVENT_H
 
@@ -22,9 +20,9 @@ struct CUevent_st {
     unsigned flags;
     CUstream stream; /* of the last record, referenced; NULL: never recorded */
     uint64_t position;
-    struct sim_clock clock; /* what comes before its last record */
+    struct sim_clock clock; /* the work before its last record */
     uint64_t version;       /* number of records */
-    uint64_t time_ns;       /* of the last record's completion, where timing is on */
+    uint64_t time_ns;       /* when the last record completed, if timing is on */
     uint64_t capture_id;    /* of the capture that recorded it last; 0: none */
     CUgraphNode *frontier;
     size_t frontier_count;
@@ -32,25 +30,25 @@ struct CUevent_st {
     bool imported;
 };
 
-/* CUDA_ERROR_INVALID_HANDLE where it is not one. */
+/* CUDA_ERROR_INVALID_HANDLE if it is no event. */
 CUresult sim_event_check(CUevent event);
 
-/* Of the context; NULL: out of memory. */
+/* A new event of the context; NULL: out of memory. */
 CUevent sim_event_new(CUcontext context);
-/* The application's reference goes: with cuEventDestroy, or with the context. */
+/* Drops the application's reference: at cuEventDestroy, or with the context. */
 void sim_event_destroy(CUevent event);
 CUevent sim_event_retain(CUevent event);
 void sim_event_release(CUevent event);
 
 bool sim_event_is_complete(const struct CUevent_st *event);
 
-/* The part of recording that happens when the stream gets there. */
+/* The part of recording that happens when the stream reaches the record. */
 void sim_event_reached(CUevent event, uint64_t version);
 
-/* The number of the record that is about to be made. */
+/* The number for a record that is about to be made. */
 uint64_t sim_event_new_version(CUevent event);
 
-/* That position of the stream is the event's latest record. */
+/* Makes that position of the stream the event's latest record. */
 void sim_event_mark(CUevent event, CUstream stream, uint64_t position);
 
 /* Waits in a stream of the current context, as cuStreamWaitEvent does outside capture. */

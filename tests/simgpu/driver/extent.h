@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Free ranges of a line of bytes: best fit (lowest offset among equals), coalescing. Used for the
+/* Free ranges in a line of bytes: best fit (lowest offset among equals), coalescing. Used for the
  * device's addresses, its physical memory, its small blocks and its pools. The caller holds
- * sim_lock. Offsets, sizes and alignments are bytes.
- */
+ * sim_lock. Offsets, sizes and alignments are bytes. */
 #ifndef SIMGPU_EXTENT_H
 #define SIMGPU_EXTENT_H
 
@@ -21,11 +19,9 @@ struct sim_extents {
 bool sim_extents_take(struct sim_extents *extents, uint64_t size, uint64_t alignment,
                       uint64_t *offset);
 
-/*
- * Gives [offset, offset + size) back; the range may not be free already. The free range that it
- * now lies in is stored in whole_offset and whole_size where these are not NULL. False: out of host
- * memory, the range is lost.
- */
+/* Returns [offset, offset + size), which must not be free already. whole_offset and whole_size, if
+ * not NULL, get the free range that now contains it. False: out of host memory, and the range is
+ * lost. */
 bool sim_extents_give(struct sim_extents *extents, uint64_t offset, uint64_t size,
                       uint64_t *whole_offset, uint64_t *whole_size);
 

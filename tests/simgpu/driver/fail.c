@@ -20,13 +20,13 @@ struct rule {
     uint64_t first, last;
     CUresult error;
     bool follows;    /* its origin is the first failure of the rule before it */
-    uint64_t origin; /* calls of the function before call 1; NOT_YET: it waits */
+    uint64_t origin; /* number of calls before call 1; NOT_YET: not started */
 };
 
-/* Under a lock of their own, taken last: rules are cleared and added while other threads call. */
+/* A lock of its own, taken last, because rules are cleared and added while other threads call. */
 static pthread_mutex_t rules_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rule rules[MAX_RULES];
-static _Atomic int rule_count; /* changes under the lock; where it is 0 nobody takes that */
+static _Atomic int rule_count; /* changes under the lock; while it is 0 nobody takes the lock */
 
 uint64_t sim_number_for(struct sim_function_name name, struct sim_call_number number)
 {
@@ -40,7 +40,7 @@ uint64_t sim_number_for(struct sim_function_name name, struct sim_call_number nu
     }
 }
 
-/* The rule behind one that fails a call for the first time counts from that call on. */
+/* A rule that follows another counts from the first call that the other one fails. */
 static void start_follower(struct rule *rule, struct sim_call_number number)
 {
     if (rule->origin == NOT_YET) {
@@ -123,7 +123,7 @@ static bool parse_error(const char *text, size_t length, CUresult *error)
     return false;
 }
 
-/* A call number, from 1; *text moves behind it. */
+/* Parses a call number, from 1, and moves *text behind it. */
 static bool parse_call(const char **text, uint64_t *number)
 {
     char *end;
@@ -135,7 +135,7 @@ static bool parse_call(const char **text, uint64_t *number)
     return *number != 0;
 }
 
-/* Between @ and =: [+]N, [+]N-M, or *. */
+/* Parses what is between @ and =: [+]N, [+]N-M, or *. */
 static bool parse_calls(const char *text, const char *end, struct rule *rule)
 {
     if (*text == '*') {
@@ -160,7 +160,7 @@ static bool parse_calls(const char *text, const char *end, struct rule *rule)
     return text == end;
 }
 
-/* FUNCTION@CALLS=ERROR; false where it is not that. */
+/* Parses FUNCTION@CALLS=ERROR; false for anything else. */
 static bool parse_rule(const char *text, size_t length)
 {
     const char *at = memchr(text, '@', length);

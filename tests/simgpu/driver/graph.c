@@ -146,7 +146,7 @@ static bool clone_bodies(CUgraphNode to, const struct CUgraphNode_st *from)
     return to->bodies != NULL;
 }
 
-/* While it is under way an original's mark is its number, and `copies` maps that to its clone. */
+/* During cloning, an original's mark is its index, and `copies` maps that to its clone. */
 static bool clone_nodes(CUgraph to, CUgraph from, CUgraphNode *copies)
 {
     unsigned number = 0;
@@ -223,7 +223,7 @@ CUgraphNode *sim_graph_order(CUgraph graph)
         edges += node->dependency_count;
         node->mark = (unsigned)count++;
     }
-    /* Edges grouped by the node that they leave from. */
+    /* The edges, grouped by the node at which they start. */
     size_t *start = calloc(graph->node_count + 2, sizeof *start);
     unsigned *waiting = calloc(graph->node_count + 1, sizeof *waiting);
     dependents = calloc(edges + 1, sizeof *dependents);
@@ -284,7 +284,7 @@ void sim_graph_memory_retain(struct sim_range *range)
 }
 
 /* "Graph destruction will not automatically free any live graph-allocated memory" (CUDA programming
- * guide, graph memory nodes): it becomes memory of its pool like any other. */
+ * guide, graph memory nodes): it becomes ordinary memory of its pool. */
 void sim_graph_memory_release(struct sim_range *range)
 {
     if (--range->graph_references == 0 && !range->graph_live) {
@@ -337,11 +337,10 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
     return *phNode ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/*
- * What the listing functions share: "nodes may be NULL, in which case this function will return the
- * number of nodes in numNodes. [...] If numNodes is higher than the actual number of nodes, the
- * remaining entries in nodes will be set to NULL, and the number [...] will be returned" (cuda.h).
- */
+/* The common part of the listing functions: "nodes may be NULL, in which case this function will
+ * return the number of nodes in numNodes. [...] If numNodes is higher than the actual number of
+ * nodes, the remaining entries in nodes will be set to NULL, and the number [...] will be returned"
+ * (cuda.h). */
 struct listing {
     CUgraphNode *nodes;
     size_t capacity, count;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Graphs and executable graphs. All under sim_lock, except for the run of a program.
- */
+/* Graphs and executable graphs. All under sim_lock, except running a program. */
 #ifndef SIMGPU_GRAPH_H
 #define SIMGPU_GRAPH_H
 
@@ -16,7 +14,7 @@
 struct sim_device;
 struct sim_range;
 
-/* The value that a conditional node looks at when it runs. */
+/* The value that a conditional node checks when it runs. */
 struct sim_condition {
     struct sim_condition *next; /* in its graph */
     unsigned references;
@@ -28,14 +26,14 @@ struct CUgraphNode_st {
     struct sim_object object;
     CUgraph graph;
     CUgraphNode next;   /* in the graph, in the order of creation */
-    CUgraphNode origin; /* in the graph that this one was cloned from, else NULL */
+    CUgraphNode origin; /* the node that this one was cloned from, or NULL */
     CUgraphNodeType type;
     bool disabled;
     struct sim_work work;
     CUgraphNode *dependencies;
     size_t dependency_count, dependency_capacity;
-    unsigned mark;                      /* scratch of walks */
-    CUlaunchAttributeValue *attributes; /* SIM_NODE_ATTRIBUTES of them, or NULL */
+    unsigned mark;                      /* scratch for walks */
+    CUlaunchAttributeValue *attributes; /* an array of SIM_NODE_ATTRIBUTES, or NULL */
     struct sim_condition *condition;    /* of conditional nodes; referenced */
     CUgraphConditionalNodeType condition_type;
     unsigned body_count;
@@ -50,14 +48,12 @@ struct CUgraph_st {
     size_t node_count;
     struct sim_condition *conditions;
     struct sim_user_reference *users;
-    CUgraphNode owner; /* the node that it belongs to, else NULL */
+    CUgraphNode owner; /* the node to which this graph belongs, or NULL */
 };
 
-/*
- * What an executable graph runs: a clone of the graph it was made from and the order of its nodes.
- * Launches that wait in a stream hold the program as it was when they were submitted; changes are
- * made to a new one.
- */
+/* What an executable graph runs: a clone of the graph it was made from, and the order of its nodes.
+ * Launches that wait in a stream hold the program as it was when they were submitted; a change
+ * makes a new one. */
 struct sim_program {
     unsigned references;
     CUgraph graph;
@@ -68,7 +64,7 @@ struct sim_program {
 
 struct CUgraphExec_st {
     struct sim_object object;
-    struct sim_device *device; /* charged for it */
+    struct sim_device *device; /* the device that is charged for it */
     unsigned long long flags;
     struct sim_program *program;
 };
@@ -84,17 +80,16 @@ CUgraph sim_graph_clone(CUgraph graph);
 CUgraph sim_graph_retain(CUgraph graph);
 void sim_graph_release(CUgraph graph);
 
-/* Takes over *work. NULL: out of memory, and the work is released. */
+/* Adds a node. Takes over *work, and releases it on failure. NULL: out of memory. */
 CUgraphNode sim_graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work,
                           const CUgraphNode *dependencies, size_t count);
 bool sim_graph_add_dependency(CUgraphNode node, CUgraphNode on);
 
-/* The nodes in an order that respects dependencies, for the caller to free; NULL: a cycle, or out
- * of memory. */
+/* The nodes in an order that respects dependencies; the caller frees it. NULL: a cycle, or out of
+ * memory. */
 CUgraphNode *sim_graph_order(CUgraph graph);
 
-/* The node of the clone that stands for `node` of what was cloned, in child graphs and bodies, too.
- */
+/* The clone of `node`, also in child graphs and bodies. */
 CUgraphNode sim_graph_find(CUgraph clone, CUgraphNode node);
 
 /* ---- graph_exec.c -----------------------------------------------------------------------------
@@ -102,7 +97,7 @@ CUgraphNode sim_graph_find(CUgraph clone, CUgraphNode node);
 
 struct sim_program *sim_program_retain(struct sim_program *program);
 void sim_program_release(struct sim_program *program);
-/* All nodes in order, with delays. Without sim_lock. */
+/* Runs all nodes in order, with delays. Without sim_lock. */
 void sim_program_run(const struct sim_program *program);
 
 /* ---- graph_user.c: conditions and user objects -------------------------------------------------
@@ -110,7 +105,7 @@ void sim_program_run(const struct sim_program *program);
 
 struct sim_condition *sim_condition_find(CUgraph graph, CUgraphConditionalHandle handle);
 void sim_condition_release(struct sim_condition *condition);
-/* A clone holds what its original holds. False: out of memory. */
+/* The clone holds the same user objects as its original. False: out of memory. */
 bool sim_graph_copy_users(CUgraph to, CUgraph from);
 void sim_graph_release_users(CUgraph graph);
 

@@ -72,7 +72,7 @@ static void run_bodies(CUgraphNode node)
     unsigned body = node->condition_type == CU_GRAPH_COND_TYPE_IF      ? (value ? 0 : 1)
                     : node->condition_type == CU_GRAPH_COND_TYPE_WHILE ? (value ? 0 : UINT32_MAX)
                                                                        : value;
-    /* No kernel changes the condition: a loop would never end, so it is run once. */
+    /* No kernel changes the condition, and a loop would never end, so a body runs once. */
     if (body < node->body_count) {
         run_graph(node->bodies[body]);
     }
@@ -222,7 +222,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
     return instantiate_with(phGraphExec, hGraph, instantiateParams);
 }
 
-/* "Any executable graph launch [...] still executing [...] are not affected": they hold the
+/* "Any executable graph launch [...] still executing [...] are not affected": launches hold the
  * program. */
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
@@ -248,8 +248,8 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* What a launch changes when it is called: the events that it records, the memory that is live
- * after it. Allocations come before what frees them. */
+/* What a launch changes at once, when it is called: the events that it records, and which memory is
+ * live after it. Allocations come before the nodes that free them. */
 static void mark_launch(CUgraph graph, CUstream stream)
 {
     for (CUgraphNode node = graph->first; node; node = node->next) {
@@ -327,7 +327,7 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* The clone of a program's graph stands for the nodes that the program's own stand for. */
+/* The clone's nodes get the origins of the program's own nodes. */
 static void adopt_origins(CUgraph clone)
 {
     for (CUgraphNode node = clone->first; node; node = node->next) {
@@ -341,8 +341,7 @@ static void adopt_origins(CUgraph clone)
     }
 }
 
-/* The exec's own node for a node of the graph it was made from, in a program that no launch holds.
- */
+/* The program's own node for a node of the original graph, in a program that no launch holds. */
 static CUresult writable_node(CUgraphExec exec, CUgraphNode node, CUgraphNode *result)
 {
     if (!is_exec(exec) || !sim_is_node(node)) {
@@ -446,7 +445,7 @@ static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphNode *different,
     if (!program) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    /* The handles that the application knows are those of the graph that was instantiated. */
+    /* The application knows the handles of the graph that was instantiated. */
     for (CUgraphNode a = exec->program->graph->first, b = program->graph->first; a && b;
          a = a->next, b = b->next) {
         b->origin = a->origin;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes from the parameters that the application gives. See graph_node.h. */
+/* Makes nodes from the application's parameters. See graph_node.h. */
 #include "graph_node.h"
 
 #include "capture.h"
@@ -148,7 +148,7 @@ static CUresult add(CUgraphNode *result, CUgraph graph, const CUgraphNode *depen
     struct sim_work work;               \
     return add(phGraphNode, hGraph, dependencies, numDependencies, type, preparation, &work)
 
-/* The first ABI's parameters are the beginning of the second's. */
+/* The first ABI's struct is the beginning of the second's. */
 static CUresult kernel_work_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *parameters, struct sim_work *work)
 {
     CUDA_KERNEL_NODE_PARAMS_v2 wide = {0};
@@ -252,7 +252,7 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     SIM_ADD_NODE(CU_GRAPH_NODE_TYPE_MEM_FREE, free_work(dptr, &work));
 }
 
-/* The wide structures of cuGraphAddNode hold what the older calls take, and a context. */
+/* The wide structures of cuGraphAddNode contain the arguments of the older calls, and a context. */
 static CUresult work_of(CUgraphNodeParams *p, struct sim_work *work)
 {
     switch (p->type) {
@@ -327,7 +327,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 /* ---- reading ----------------------------------------------------------------------------------
  */
 
-/* CUDA_SUCCESS where the node has work of that kind and there is somewhere to put the answer. */
+/* CUDA_SUCCESS if the node has work of that kind, and the result pointer is valid. */
 static CUresult check_kind(CUgraphNode node, enum sim_work_kind kind, const void *result)
 {
     return sim_is_node(node) && result && node->work.kind == kind ? CUDA_SUCCESS
@@ -491,7 +491,7 @@ static CUresult set_exec(CUgraphExec exec, CUgraphNode node, CUresult prepared,
 
 #define SIM_GIVEN(parameters, preparation) ((parameters) ? (preparation) : CUDA_ERROR_INVALID_VALUE)
 
-/* The node is judged before its parameters are (seen: an H200, driver 580). */
+/* The driver checks the node before the parameters (seen: an H200, driver 580). */
 #define SIM_OF_KERNEL(parameters, preparation)                                      \
     (check_kind(hNode, SIM_WORK_KERNEL, parameters) == CUDA_SUCCESS ? (preparation) \
                                                                     : CUDA_ERROR_INVALID_VALUE)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes from the parameters that the application gives. All under sim_lock. */
+/* Nodes from the application's parameters. All under sim_lock. */
 #ifndef SIMGPU_GRAPH_NODE_H
 #define SIMGPU_GRAPH_NODE_H
 
 #include "graph.h"
 
-/* Replaces the work of the executable graph's node that stands for `node`; the kind must be the
- * same. Takes over *work. */
+/* Replaces the work of the executable graph's clone of `node`; the kind must be the same. Takes
+ * over *work. */
 CUresult sim_exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work);
 
-/* Makes a conditional node; fills the bodies in. */
+/* Makes a conditional node, and fills in the bodies. */
 CUresult sim_add_conditional(CUgraphNode *result, CUgraph graph, const CUgraphNode *dependencies,
                              size_t count, CUDA_CONDITIONAL_NODE_PARAMS *parameters);
 

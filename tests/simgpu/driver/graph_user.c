@@ -35,7 +35,7 @@ static void *destroy_user(void *argument)
 }
 
 /* "the destructor [...] will be executed [...] asynchronously" (in substance, cuda.h), on a thread
- * of the driver: whoever drops the last reference holds the lock. */
+ * of the driver, because whoever drops the last reference holds the lock. */
 static void drop(CUuserObject user, uint64_t count)
 {
     user->count -= count;
@@ -238,7 +238,7 @@ CUresult sim_add_conditional(CUgraphNode *result, CUgraph graph, const CUgraphNo
     for (; node->body_count < parameters->size; node->body_count++) {
         bodies[node->body_count] = sim_graph_new();
         if (!bodies[node->body_count]) {
-            return CUDA_ERROR_OUT_OF_MEMORY; /* the node stays, with fewer bodies */
+            return CUDA_ERROR_OUT_OF_MEMORY; /* the node remains, with fewer bodies */
         }
         bodies[node->body_count]->owner = node;
     }

@@ -8,7 +8,7 @@
 
 struct CUuserObject_st {
     struct sim_object object;
-    uint64_t count; /* references that the application and graphs hold */
+    uint64_t count; /* references of the application and of graphs */
     CUhostFn destroy;
     void *pointer;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Green contexts: a part of a device's processors with streams of its own. The context that one is
- * converted to is the primary context with other streams: memory, events and modules are the
- * primary one's (cuda.h, cuCtxFromGreenCtx). */
+/* Green contexts: a part of a device's processors, with streams of its own. A green context
+ * converts to a context that is the primary one with other streams: memory, events and modules
+ * belong to the primary one (cuda.h, cuCtxFromGreenCtx). */
 #include "context.h"
 #include "device.h"
 #include "entry.h"
@@ -37,7 +37,7 @@ CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevR
     return CUDA_SUCCESS;
 }
 
-/* Every description is the whole device: nothing here runs on processors. */
+/* Every description means the whole device, because nothing here runs on processors. */
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
                                    unsigned int nbResources)
 {

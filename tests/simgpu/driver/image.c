@@ -11,7 +11,7 @@
 
 #define TEXT_MARK "simgpu-module"
 
-/* What an undeclared global is taken to have; the size of a pointer table or a counter. */
+/* The assumed size of an undeclared global: that of a pointer table or a counter. */
 #define UNDECLARED_GLOBAL_BYTES 4096
 
 static void set_effect(struct sim_symbol *symbol)
@@ -55,7 +55,7 @@ static bool add_parameter(struct sim_symbol *symbol, size_t offset, size_t bytes
     return true;
 }
 
-/* simgpu.h: the three kernels that exist in every image. */
+/* simgpu.h: the three kernels in every image. */
 static bool add_built_in(struct sim_image *image)
 {
     struct sim_symbol *fill = add_symbol(image, "simgpu_fill", strlen("simgpu_fill"));
@@ -66,7 +66,7 @@ static bool add_built_in(struct sim_image *image)
            add_parameter(check, 8, 8) && add_parameter(check, 16, 4) && add_parameter(check, 24, 8);
 }
 
-/* One line, of `length` characters, of the text form. */
+/* Parses one line of the text form, of `length` characters. */
 static bool parse_line(struct sim_image *image, const char *line, size_t length)
 {
     char copy[4096];

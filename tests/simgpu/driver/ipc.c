@@ -21,7 +21,7 @@
 #define EVENT_MAGIC  0x53495045ull
 #define EVENT_SLOTS  4096
 
-/* What the 64 opaque bytes of a handle hold. */
+/* The contents of a handle's 64 opaque bytes. */
 struct handle {
     uint64_t magic;
     int32_t pid, fd;
@@ -39,7 +39,7 @@ static int open_foreign(const struct handle *handle)
 /* ---- memory -------------------------------------------------------------------------------------
  */
 
-/* Only memory of cuMemAlloc has such handles; mapped memory is refused (vllm#42609). */
+/* Only memory of cuMemAlloc has such handles; the driver refuses mapped memory (vllm#42609). */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     SIM_JUDGE(pHandle && dptr, CUDA_ERROR_INVALID_VALUE);
@@ -108,7 +108,7 @@ static CUresult open_memory(CUdeviceptr *result, CUipcMemHandle opaque, unsigned
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (handle.pid == getpid()) {
-        return CUDA_ERROR_INVALID_CONTEXT; /* not for the process that made it */
+        return CUDA_ERROR_INVALID_CONTEXT; /* the process that made it may not open it */
     }
     uint64_t key = (1ull << 63 | (uint64_t)handle.pid << 40) ^ handle.offset;
     struct sim_range *range = find_open(context, key);
@@ -156,7 +156,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
  * -------------------------------------------------------------------------------------- */
 
 struct slot {
-    _Atomic uint64_t recorded, reached; /* numbers of the latest record made, and got to */
+    _Atomic uint64_t recorded, reached; /* numbers of the latest record made, and of the latest
+                                           reached */
 };
 
 struct sim_ipc_event {
@@ -222,7 +223,7 @@ void sim_ipc_event_reached(struct sim_ipc_event *event, uint64_t version)
     struct slot *slot = &event->slots[event->index];
     uint64_t now = atomic_load(&slot->reached);
     while (now < version && !atomic_compare_exchange_weak(&slot->reached, &now, version)) {
-        /* another stream got further: `now` says how far */
+        /* another stream is further: `now` has that number */
     }
 }
 

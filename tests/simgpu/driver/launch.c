@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel launches, functions' and kernels' attributes, occupancy. */
+/* Kernel launches, attributes of functions and kernels, occupancy. */
 #include "../simgpu.h"
 
 #include "context.h"
@@ -237,14 +237,14 @@ static CUresult set_attribute(int *attributes, CUfunction_attribute attribute, i
 {
     if ((unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
         (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX) {
-        return CUDA_ERROR_INVALID_VALUE; /* the others are the compiler's */
+        return CUDA_ERROR_INVALID_VALUE; /* only the compiler can set the others */
     }
     attributes[attribute] = value;
     return CUDA_SUCCESS;
 }
 
-/* What a CUfunction argument means: a function, or a kernel in the current context. NULL: neither.
- */
+/* The function that a CUfunction argument denotes: a function, or a kernel in the current context.
+ * NULL: neither. */
 static CUfunction resolve(CUfunction handle)
 {
     if (sim_object_is(&sim_functions_kind, handle)) {
@@ -381,8 +381,7 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramO
                : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* ---- occupancy: of a kernel with 32 registers, so that threads and shared memory limit it ------
- */
+/* ---- occupancy: as of a kernel with 32 registers, so that threads and shared memory limit it - */
 
 static int active_blocks(int block_size, size_t dynamic_shared)
 {

@@ -252,12 +252,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
     return status;
 }
 
-/*
- * The memory is out of use only when all earlier work of its device is done. The wait gives up the
- * lock, so a second free of the same address is kept out by the range's mark. "This API will not
+/* The memory can be used again only when all earlier work of its device is done. The wait releases
+ * the lock, so the range's mark keeps out a second free of the same address. "This API will not
  * perform any implicit synchronization when the pointer was allocated with cuMemAllocAsync or
- * cuMemAllocFromPoolAsync" (cuda.h, cuMemFree).
- */
+ * cuMemAllocFromPoolAsync" (cuda.h, cuMemFree). */
 static CUresult free_device_range(struct sim_range *range)
 {
     if (range->freeing || range->of_library || range->kind == SIM_RANGE_IPC) {
@@ -266,7 +264,8 @@ static CUresult free_device_range(struct sim_range *range)
     if (range->graph_references) {
         range->graph_live = false;
         sim_wait_device(range->device);
-        return CUDA_SUCCESS; /* its graph's next launch allocates it again, at the same address */
+        return CUDA_SUCCESS; /* the next launch of its graph allocates it again, at the same
+                                address */
     }
     if (range->kind == SIM_RANGE_POOL) {
         sim_pool_free_now(range);
@@ -287,7 +286,8 @@ static void count_as_destroyed(void)
     }
 }
 
-/* To free takes no context, but not one that was destroyed either (seen: an H200, driver 580). */
+/* Freeing needs no context, but fails if the current one was destroyed (seen: an H200, driver
+ * 580). */
 static CUresult check_free(void)
 {
     CUresult status = sim_current_check();
@@ -329,7 +329,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     return CUDA_SUCCESS;
 }
 
-/* On mapped memory it answers about the mapping, not about an allocation (nccl#2332). */
+/* For mapped memory the driver returns the mapping, not an allocation (nccl#2332). */
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     SIM_JUDGE(pbase || psize, CUDA_SUCCESS);
@@ -516,8 +516,8 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 
 /* ---- managed memory ------------------------------------------------------------------------- */
 
-/* It is host memory, and is charged to a device from its first prefetch there until the host
- * prefetches it back or it is freed. */
+/* Host memory, charged to a device from its first prefetch there until a prefetch back to the host,
+ * or its free. */
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     SIM_JUDGE(dptr && bytesize != 0, CUDA_ERROR_INVALID_VALUE);
@@ -629,7 +629,7 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count
                                  CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
                                  size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-    SIM_JUDGE(hStream, CUDA_ERROR_INVALID_VALUE); /* as of batches of copies (copy.c) */
+    SIM_JUDGE(hStream, CUDA_ERROR_INVALID_VALUE); /* as for batches of copies (copy.c) */
     SIM_ENTER(cuMemPrefetchBatchAsync);
     return prefetch_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs,
                           hStream);

@@ -13,9 +13,9 @@
 
 static CUlibrary first_library;
 
-/* The code that a program's binary would hold for this device: the newest architecture not newer
- * than the device among those that libraries are usually compiled for. CUB looks the answer up in
- * the list that it was compiled for and refuses to work when it is not there. */
+/* The code for this device in a program's binary: the newest architecture that is not newer than
+ * the device, among those for which libraries are usually compiled. CUB looks for the answer in the
+ * list for which it was compiled, and fails if it is not there. */
 static int compiled_architecture(void)
 {
     static const int usual[] = {120, 100, 90, 86, 80, 75, 70, 60, 50};
@@ -366,7 +366,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* A library's part in a context appears when it is first asked for. */
+/* A library's part in a context is made at its first use. */
 static CUresult module_of(CUlibrary library, CUcontext context, CUmodule *result)
 {
     for (CUmodule module = context->modules; module; module = module->next) {

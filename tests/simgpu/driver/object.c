@@ -21,8 +21,8 @@
 #include <sys/mman.h>
 
 #define SLAB_BYTES 65536
-/* Destroyed objects of a kind that are kept apart. A destroyed context may stay current in other
- * threads, so those are kept for good. */
+/* How many destroyed objects of a kind are kept. Destroyed contexts may stay current in other
+ * threads, so they are kept forever. */
 #define KEPT 65536
 
 #define KINDS(KIND)                                                  \

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Handles. Each kind of object has its own free list and its memory never becomes anything else, so
- * that a stale handle is recognised by its magic number and not by a crash. A destroyed object's
- * memory is used again only after many others of its kind were destroyed. The caller holds
+/* Handles. Each kind of object has its own free list, and its memory is never used for anything
+ * else, so that a stale handle is recognized by its magic number instead of crashing. A destroyed
+ * object's memory is used again only after many others of its kind were destroyed. The caller holds
  * sim_lock.
  *
  * The driver API leaves the use of a destroyed handle undefined ("are not accessed or passed in
  * subsequent API calls and doing so will result in undefined behavior", cuda.h, cuCtxDestroy; "Use
  * of the handle after this call is undefined behavior", the manual's note on the other functions
- * that destroy). Here it ends the process, with the place of the use and that of the destruction,
- * unless SIMGPU_STRICT is 0.
- */
+ * that destroy). Here it ends the process, and prints the place of the use and that of the
+ * destruction, unless SIMGPU_STRICT is 0. */
 #ifndef SIMGPU_OBJECT_H
 #define SIMGPU_OBJECT_H
 
@@ -28,31 +26,31 @@ struct sim_object {
 struct sim_object_kind {
     const char *name; /* as in simgpu_live */
     size_t size_bytes;
-    uint64_t kept; /* so many freed objects wait before the oldest is used again */
+    uint64_t kept; /* this many freed objects wait before the oldest is used again */
     uint32_t magic;
     uint64_t live;
-    uint64_t waiting;                   /* freed, not used again yet */
-    struct sim_object *oldest, *newest; /* of those */
+    uint64_t waiting;                   /* freed, and not used again yet */
+    struct sim_object *oldest, *newest; /* of the waiting objects */
     struct sim_object *unused;          /* never used */
 };
 
-/* Zeroed memory that is never given back, and that no count of the program's heap contains: tests
- * look for what memshim leaks there. NULL: there is none. */
+/* Zeroed memory that is never freed. It does not count as heap of the program, because tests look
+ * for memshim's leaks there. NULL: no memory. */
 void *sim_pages(size_t bytes);
 
 /* Zeroed, with one reference; NULL: out of host memory. The object begins with a sim_object. */
 void *sim_object_new(struct sim_object_kind *kind);
-/* Gives the object back to its kind. Its owner has dropped the last reference. */
+/* Returns the object to its kind. Its owner has dropped the last reference. */
 void sim_object_free(struct sim_object_kind *kind, void *object);
 
-/* From now on the application must not use the handle, though the object may live on. The call that
- * runs is the one that destroyed it; nothing happens where it is destroyed already. */
+/* From now on the application must not use the handle, though the object may live on. The present
+ * call is the one that destroyed it. Does nothing if it is destroyed already. */
 void sim_object_destroy(struct sim_object *object);
-/* The opposite, where the driver hands out the same handle again. */
+/* The opposite, if the driver hands out the same handle again. */
 void sim_object_revive(struct sim_object *object);
 
-/* True: the handle is one of this kind, and not destroyed. Does not return where it is destroyed
- * and uses of such handles are not allowed. */
+/* True: the handle is of this kind, and not destroyed. If it is destroyed, and such uses are not
+ * allowed, does not return. */
 bool sim_object_is(const struct sim_object_kind *kind, const void *handle);
 
 extern struct sim_object_kind sim_contexts, sim_streams, sim_events, sim_modules,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Another process that uses the first device, as SIMGPU_OTHER says. See other.h. */
+/* Another process that uses the first device, as set by SIMGPU_OTHER. See other.h. */
 #include "other.h"
 
 #include "account.h"
@@ -14,11 +14,11 @@
 static struct moment {
     struct sim_function_name function;
     uint64_t call_number;
-    uint64_t bytes; /* that the other process holds from then on */
+    uint64_t bytes; /* what the other process holds from then on */
 } moments[MAX_MOMENTS];
 static int moment_count;
 
-/* FUNCTION@N=BYTES; false where it is not that. */
+/* Parses FUNCTION@N=BYTES; false for anything else. */
 static bool parse_moment(const char *text, size_t length)
 {
     char size[32];

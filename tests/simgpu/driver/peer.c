@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices that reach each other's memory, and multicast, which no simulated device supports. */
+/* Access between devices, and multicast, which no simulated device supports. */
 #include "context.h"
 #include "device.h"
 #include "entry.h"
@@ -33,7 +33,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
     if (sim_context_check(peerContext) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    /* Nor does a device reach itself (seen: an H200, driver 580). */
+    /* A device has no peer access to itself (seen: an H200, driver 580). */
     if (!reaches(context->device, peerContext->device)) {
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the driver says about an address. */
+/* The driver's answers about an address. */
 #include "context.h"
 #include "device.h"
 #include "entry.h"
@@ -47,8 +47,7 @@ static struct span range_of(const struct sim_location *location)
     return (struct span){(CUdeviceptr)reservation->address, reservation->bytes};
 }
 
-/* Memory is mapped by whole granules, that of pools by whole superblocks (seen: an H200, driver
- * 580). */
+/* Whole granules are mapped, for pools whole superblocks (seen: an H200, driver 580). */
 static struct span mapping_of(const struct sim_location *location)
 {
     const struct sim_range *range = location->range;
@@ -104,7 +103,8 @@ static void p2p_tokens(void *data, const struct sim_location *location)
     if (location->range) {
         location->range->sync_memops = true;
     } else {
-        location->mapping->sync_memops = true; /* of which cuPointerSetAttribute cannot set it */
+        location->mapping->sync_memops = true; /* cuPointerSetAttribute cannot set it for this
+                                                  memory */
     }
 }
 
@@ -113,14 +113,14 @@ static bool is_legacy_ipc_capable(const struct sim_location *location)
     return location->range && location->range->kind == SIM_RANGE_DEVICE;
 }
 
-/* On a device that network cards reach, all that cuMemAlloc gives. */
+/* On a device that network cards can access: all memory of cuMemAlloc. */
 static bool is_rdma_capable(const struct sim_location *location)
 {
     return location->mapping ? location->mapping->chunk->properties.allocFlags.gpuDirectRDMACapable
                              : sim_settings.rdma && location->range->kind == SIM_RANGE_DEVICE;
 }
 
-/* cuda.h says which memory is (cuMemBatchDecompressAsync). */
+/* cuda.h lists such memory (cuMemBatchDecompressAsync). */
 static bool is_decompress_capable(const struct sim_location *location)
 {
     if (location->mapping) {
@@ -140,7 +140,7 @@ static CUresult get_known(void *data, CUpointer_attribute attribute, CUdeviceptr
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = context_of(location); /* none of mapped memory, and of pools' */
+        *(CUcontext *)data = context_of(location); /* mapped memory and that of pools has none */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = memory_type(location);
@@ -216,7 +216,7 @@ static bool is_known(const struct sim_location *location)
     return location->range || location->mapping;
 }
 
-/* A reserved address that nothing is mapped at: of the attributes only MAPPED has an answer. */
+/* A reserved address without a mapping: only MAPPED has a value. */
 static CUresult get_unknown(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     const struct sim_reservation *reservation = sim_reservation_at(address);
@@ -246,7 +246,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
                                : get_unknown(data, attribute, ptr);
 }
 
-/* How many bytes an attribute's value has. */
+/* The size of an attribute's value. */
 static size_t value_bytes(CUpointer_attribute attribute)
 {
     switch ((int)attribute) {
@@ -316,7 +316,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!location.range) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* mapped memory: an H200 under driver 580 says so */
+        return CUDA_ERROR_NOT_SUPPORTED; /* mapped memory: the answer of an H200 with driver 580 */
     }
     location.range->sync_memops = *(const unsigned *)value != 0;
     if (location.range->sync_memops) {

@@ -19,7 +19,8 @@ struct superblock {
     uint64_t bytes;
 };
 
-/* Freed in a stream's order; that stream may have it at once, others when the stream got there. */
+/* Freed in a stream's order: that stream may reuse it at once, others when the stream has reached
+ * the free. */
 struct sim_pending_free {
     struct sim_pending_free *next;
     char *address;
@@ -103,8 +104,7 @@ static CUresult grow(CUmemoryPool pool, uint64_t bytes)
         round_up(bytes, bytes > SUPERBLOCK_BYTES ? SIM_GRANULE_BYTES : SUPERBLOCK_BYTES);
     uint64_t limit = pool->properties.maxSize;
     if (limit && pool->reserved + size > limit) {
-        size =
-            round_up(bytes, SIM_GRANULE_BYTES); /* a superblock's rest is a convenience, no need */
+        size = round_up(bytes, SIM_GRANULE_BYTES); /* the superblock's rest is optional */
     }
     if (limit && pool->reserved + size > limit) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -133,7 +133,7 @@ static CUresult grow(CUmemoryPool pool, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* True: the whole superblock is free; then it is taken out of the free ranges. */
+/* True: the whole superblock was free, and is removed from the free ranges. */
 static bool carve_whole(CUmemoryPool pool, const struct superblock *block)
 {
     uint64_t start = block->node.key;
@@ -189,7 +189,7 @@ void sim_pool_collect(CUmemoryPool pool)
     }
 }
 
-/* The tightest pending free that `stream` may have: its own; NULL: none. */
+/* The tightest pending free that `stream` may reuse: one of its own; NULL: none. */
 static struct sim_pending_free **find_own(CUmemoryPool pool, uint64_t bytes, CUstream stream)
 {
     struct sim_pending_free **best = NULL;
@@ -202,7 +202,7 @@ static struct sim_pending_free **find_own(CUmemoryPool pool, uint64_t bytes, CUs
     return best;
 }
 
-/* Takes the head of a pending free; its rest stays pending. */
+/* Takes the beginning of a pending free; its rest remains pending. */
 static char *take_pending(struct sim_pending_free **link, uint64_t bytes)
 {
     struct sim_pending_free *pending = *link;
@@ -217,8 +217,8 @@ static char *take_pending(struct sim_pending_free **link, uint64_t bytes)
     return address;
 }
 
-/* With CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES another stream's free may be used, too, if
- * the allocating stream is made to wait for it. */
+/* With CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES another stream's free may be reused, too:
+ * the allocating stream then waits for it. */
 static char *take_behind(CUmemoryPool pool, uint64_t bytes, CUstream stream)
 {
     if (!stream || !pool->reuse_internal) {
@@ -247,7 +247,7 @@ static char *find_free(CUmemoryPool pool, uint64_t bytes, CUstream stream)
     return sim_extents_take(&pool->free, bytes, 1, &address) ? (char *)address : NULL;
 }
 
-/* The last resort before an error: all that is pending is waited for. */
+/* The last resort before an error: waits for all pending frees. */
 static void wait_for_pending(CUmemoryPool pool)
 {
     while (pool->pending) {
@@ -311,7 +311,7 @@ CUresult sim_pool_alloc(CUmemoryPool pool, uint64_t bytes, CUstream stream,
     return CUDA_SUCCESS;
 }
 
-/* The pool no longer counts the range; the caller says what becomes of its bytes. */
+/* The pool no longer counts the range; the caller decides about its bytes. */
 static void forget_range(struct sim_range *range)
 {
     CUmemoryPool pool = range->pool;
@@ -409,8 +409,8 @@ static void free_pool_ranges(struct sim_device *device)
     }
 }
 
-/* Pools belong to the device, not to a context; but when its last context goes, so does what they
- * hold (cudaDeviceReset frees all of a device's memory). */
+/* Pools belong to the device, not to a context. But with the device's last context, their memory
+ * goes, too (cudaDeviceReset frees all of a device's memory). */
 void sim_pools_forget_context(CUcontext context)
 {
     for (CUcontext other = sim_first_context(); other; other = other->next) {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Memory pools, and memory allocated and freed in stream order. A pool reserves superblocks of its
- * device's arena and hands out parts of them; a freed part is reused at once by its own stream, and
- * by others as the pool's reuse attributes allow; whole superblocks go back to the device at a
- * synchronization, above the release threshold. All under sim_lock.
- */
+/* Memory pools, and memory allocated and freed in stream order. A pool reserves superblocks of its
+ * device's arena and hands out parts of them. A freed part may be reused at once by its own stream,
+ * and by others as the pool's reuse attributes allow. At a synchronization, whole superblocks above
+ * the release threshold go back to the device. All under sim_lock. */
 #ifndef SIMGPU_POOL_H
 #define SIMGPU_POOL_H
 
@@ -25,21 +23,22 @@ struct CUmemPoolHandle_st {
     bool destroyed, is_default, is_graph;
     struct sim_extents free;                         /* by address; complete frees only */
     struct sim_tree superblocks;                     /* key: address */
-    struct sim_pending_free *pending, *last_pending; /* freed, not yet reached by their stream */
+    struct sim_pending_free *pending, *last_pending; /* freed, but their stream has not reached the
+                                                        free */
     uint64_t reserved, reserved_high, used, used_high;
     uint64_t release_threshold;
     int reuse_follow_event, reuse_opportunistic, reuse_internal;
-    uint32_t access_devices; /* bit i: device i may access it, beside its own */
+    uint32_t access_devices; /* bit i: device i may access it, besides its own device */
     uint64_t live_ranges;
 };
 
 /* The device's default pool; NULL: out of host memory. */
 CUmemoryPool sim_pool_default(struct sim_device *device);
-/* The pool that graphs of the device allocate from. */
+/* The pool from which graphs of the device allocate. */
 CUmemoryPool sim_pool_graph(struct sim_device *device);
 
-/* Memory for a stream's allocation; waits that its order needs are put into the stream. stream
- * NULL: for a graph. CUDA_ERROR_OUT_OF_MEMORY. */
+/* Allocates memory for a stream; adds the waits to the stream that its order needs. stream NULL:
+ * for a graph. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult sim_pool_alloc(CUmemoryPool pool, uint64_t bytes, CUstream stream,
                         struct sim_range **result);
 
@@ -48,23 +47,23 @@ CUresult sim_pool_free_in_order(struct sim_range *range, CUstream stream);
 
 /* A new pool of a device, or of the host (NULL); NULL: out of host memory. */
 CUmemoryPool sim_pool_new(struct sim_device *device);
-/* A destroyed pool goes when its last memory has gone. */
+/* Frees a destroyed pool once its last memory is gone. */
 void sim_pool_release_destroyed(CUmemoryPool pool);
-/* Makes what streams have freed by now available. */
+/* Makes the frees that streams have reached by now available. */
 void sim_pool_collect(CUmemoryPool pool);
-/* Gives wholly unused superblocks back while more than `keep` bytes are reserved; whether any was.
- */
+/* Gives completely unused superblocks back while more than `keep` bytes are reserved; returns
+ * whether it gave any. */
 bool sim_pool_trim(CUmemoryPool pool, uint64_t keep);
 
-/* The range's memory is free for all: its last use is complete. */
+/* The range's memory is free for all streams: its last use is complete. */
 void sim_pool_free_now(struct sim_range *range);
 
-/* What of its pool's reserved memory the range lies in. */
+/* The superblock of its pool in which the range lies. */
 void sim_pool_superblock(const struct sim_range *range, CUdeviceptr *start, uint64_t *bytes);
 
-/* What a synchronization of the device does to its pools. */
+/* Applies a synchronization of the device to its pools. */
 void sim_pools_at_synchronize(struct sim_device *device);
-/* Gives back all that the device's pools hold unused; false: nothing was. */
+/* Gives back all that the device's pools hold unused; false: nothing. */
 bool sim_pools_give_back(struct sim_device *device);
 /* A context of the pools' device ends. */
 void sim_pools_forget_context(CUcontext context);

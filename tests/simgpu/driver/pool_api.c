@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool functions of the driver API; the pools themselves are in pool.c. */
+/* The pool functions of the driver API; pool.c has the pools themselves. */
 #include "capture.h"
 #include "context.h"
 #include "device.h"
@@ -75,8 +75,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
                          : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Memory of cuMemAlloc may be freed in stream order, too; it is then gone when the stream is there.
- */
+/* Memory of cuMemAlloc may be freed in stream order, too; it is freed when the stream gets
+ * there. */
 static CUresult free_plain_in_order(struct sim_range *range, CUstream stream)
 {
     range->freeing = true;
@@ -180,7 +180,7 @@ static CUmemoryPool default_host_pool(void)
     return host_pool;
 }
 
-/* CUDA_SUCCESS where pools of that kind exist; *device NULL: of the host. */
+/* CUDA_SUCCESS if pools of that kind exist; *device NULL: of the host. */
 static CUresult pool_location(const CUmemLocation *location, CUmemAllocationType type,
                               struct sim_device **device)
 {

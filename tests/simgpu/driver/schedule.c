@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the host learns that work has ended. See schedule.h. */
+/* When the host sees that work has ended. See schedule.h. */
 #include "schedule.h"
 
 #include "context.h"
@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A thread that polls does nothing else: these many times, or for so long and at least thrice. */
+/* When a thread counts as polling: after so many queries in a row, or after this time and at least
+ * three. */
 #define POLLS      1000u
 #define FEW_POLLS  3u
 #define POLLING_NS UINT64_C(20000000)
@@ -30,7 +31,7 @@ static struct sim_tick *find(const struct sim_clock *clock, uint64_t stream)
     return NULL;
 }
 
-/* Without memory for it, the host learns later than it could. */
+/* Without memory for it, the host sees the end later than it could. */
 static void raise_to(struct sim_clock *clock, uint64_t stream, uint64_t position)
 {
     struct sim_tick *tick = find(clock, stream);
@@ -68,8 +69,8 @@ static bool is_late(void)
     return sim_settings.late;
 }
 
-/* All that comes before what the stream is asked for next, its own work too. The legacy stream
- * waits for the blocking ones of its context, and they for it. */
+/* Everything before the stream's next work, including its own. The legacy stream waits for the
+ * blocking ones of its context, and they for it. */
 static void join_stream(struct sim_clock *clock, CUstream stream)
 {
     join(clock, &stream->clock);

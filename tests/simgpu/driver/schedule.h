@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * When the host learns that work has ended. Work itself is always carried out as soon as it can be,
- * so that nobody waits for what will not come; under SIMGPU_SCHEDULE=late, queries answer that it
- * has not ended until the host has waited for it, or for work behind it. All under sim_lock.
+/* When the host sees that work has ended. The work itself always runs as soon as it can, so that
+ * nobody waits forever. With SIMGPU_SCHEDULE=late, queries deny that work has ended until the host
+ * has waited for it, or for work behind it. All under sim_lock.
  *
- * Who is behind whom is kept as clocks: for each stream, how much of every other stream's work
- * comes before its own next work; an event has the clock of its record; the host has what it waited
- * for.
- */
+ * Vector clocks record the order: for each stream, how much of every other stream's work comes
+ * before its own next work; an event has the clock of its record; the host has the clock of what it
+ * waited for. */
 #ifndef SIMGPU_SCHEDULE_H
 #define SIMGPU_SCHEDULE_H
 
@@ -34,12 +32,12 @@ void sim_schedule_wait(CUstream stream, CUevent event);
 void sim_schedule_seen(CUstream stream);
 void sim_schedule_seen_event(CUevent event);
 
-/* Whether a query may answer that it has ended; it has. A thread that asks again and again and asks
- * nothing else of the device is answered yes, as an event that it waited for. */
+/* Whether a query may report that the work has ended, which it has. A thread that polls, and asks
+ * nothing else of the device, gets yes after a while, which then counts as a wait. */
 bool sim_schedule_shows(CUstream stream);
 bool sim_schedule_shows_event(CUevent event);
 
-/* This thread asked something else of the device than whether it is done. */
+/* This thread made another call to the device than a query. */
 void sim_schedule_went_on(void);
 
 void sim_clock_free(struct sim_clock *clock);

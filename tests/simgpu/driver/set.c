@@ -47,11 +47,9 @@ CUresult sim_set_prepare(const CUDA_MEMSET_NODE_PARAMS *parameters, CUcontext co
                    size, parameters->width, parameters->height);
 }
 
-/*
- * "asynchronous with respect to the host except when the target is pinned host memory or a Unified
+/* "asynchronous with respect to the host except when the target is pinned host memory or a Unified
  * Memory region" (API synchronization behavior), or has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS; `waits`:
- * of the functions without a stream.
- */
+ * for functions without a stream. */
 static CUresult set(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes,
                     size_t width, size_t height, CUstream handle, bool waits)
 {

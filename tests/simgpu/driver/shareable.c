@@ -17,14 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Labels lie behind all chunks of the file: one for each granule that a chunk may begin at. */
+/* Labels lie after all chunks of the file: one for each granule at which a chunk may begin. */
 #define LABEL_SPACE_START (1ull << 50)
 #define LABEL_BYTES       256ull
 #define LABEL_MAGIC       0x53494d4c4142454cull
 
 struct label {
     uint64_t magic;
-    uint64_t offset, bytes; /* of the chunk in the file */
+    uint64_t offset, bytes; /* of the chunk, in the file */
     int32_t device;         /* -1: the host */
     CUmemAllocationProp properties;
 };
@@ -34,8 +34,8 @@ static off_t label_position(uint64_t offset)
     return (off_t)(LABEL_SPACE_START + offset / SIM_GRANULE_BYTES * LABEL_BYTES);
 }
 
-/* A process has one descriptor of each file that chunks were imported from, however many they are:
- * the real driver keeps none. */
+/* A process has one descriptor of each file from which it imported chunks, however many. (The real
+ * driver keeps none.) */
 struct file {
     struct file *next;
     dev_t device;
@@ -85,7 +85,7 @@ static void file_leave(int fd)
     }
 }
 
-/* Each export makes a description of its own, for its own position. */
+/* Each export opens a file description of its own, because each needs its own position. */
 int sim_shareable_export(const struct sim_chunk *chunk)
 {
     struct label label = {.magic = LABEL_MAGIC,
@@ -115,7 +115,7 @@ CUresult sim_shareable_import(struct sim_chunk *chunk, int fd)
     struct label label;
     off_t position = lseek(fd, 0, SEEK_CUR);
     if (position < 0 && errno == EBADF) {
-        return CUDA_ERROR_UNKNOWN; /* no descriptor (seen: an H200, driver 580) */
+        return CUDA_ERROR_UNKNOWN; /* not a valid descriptor (seen: an H200, driver 580) */
     }
     if (position < (off_t)LABEL_SPACE_START ||
         pread(fd, &label, sizeof label, position) != sizeof label || label.magic != LABEL_MAGIC) {
@@ -132,8 +132,8 @@ CUresult sim_shareable_import(struct sim_chunk *chunk, int fd)
     return CUDA_SUCCESS;
 }
 
-/* A chunk that was ever exported is kept to the end of the process that made it: nobody can tell
- * where its descriptors went. Its place is never used again, so it costs only what it holds. */
+/* A chunk that was ever exported is kept until its process ends, because nobody knows where its
+ * descriptors went. Its place is never reused, so it costs only what it holds. */
 bool sim_shareable_is_shared(const struct sim_chunk *chunk)
 {
     return chunk->exported;
@@ -156,8 +156,8 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
         handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    /* "must have been created with the same handle type requested"; host memory cannot be exported
-     * at all. */
+    /* "must have been created with the same handle type requested"; host memory cannot be
+     * exported. */
     if (!((unsigned)chunk->properties.requestedHandleTypes & (unsigned)handleType)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -194,8 +194,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return CUDA_SUCCESS;
 }
 
-/* Which range has a DMA-BUF, as on an H200 (driver 580): of mapped memory all but what is not
- * mapped, of cuMemAlloc's every part, of a pool's whole granules, and of managed memory none. */
+/* Which ranges have a DMA-BUF, as on an H200 (driver 580): mapped memory, except unmapped parts;
+ * every part of cuMemAlloc's memory; whole granules of a pool; no managed memory. */
 static bool has_dma_buf(CUdeviceptr at, size_t bytes)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -212,7 +212,7 @@ static bool has_dma_buf(CUdeviceptr at, size_t bytes)
            offset + bytes <= range->bytes;
 }
 
-/* The descriptor stands for memory that nobody here maps. */
+/* The descriptor stands for memory that no process maps through it. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
                                        CUmemRangeHandleType handleType, unsigned long long flags)
 {

@@ -26,7 +26,7 @@ struct sim_operation {
 
 static uint64_t next_stream_id = 1;
 static bool paused;
-static uint32_t peer_busy; /* bit i: device i is in a copy between devices */
+static uint32_t peer_busy; /* bit i: a copy between devices occupies device i */
 static _Atomic uint64_t last_thread_number;
 static _Thread_local uint64_t thread_number;
 
@@ -80,7 +80,8 @@ void sim_stream_release(CUstream stream)
 }
 
 /* "the function will return immediately and the resources [...] will be released automatically once
- * the device has completed all work" (cuda.h, cuStreamDestroy): its thread holds a reference. */
+ * the device has completed all work" (cuda.h, cuStreamDestroy): the stream's thread holds a
+ * reference. */
 void sim_stream_destroy(CUstream stream)
 {
     stream->destroyed = true;
@@ -141,7 +142,7 @@ static void complete(CUstream stream, uint64_t position)
     sim_announce_progress();
 }
 
-/* A copy between two devices has both of them for itself, among such copies. */
+/* A copy between two devices excludes other such copies from both. */
 static void begin_peer_copy(const struct sim_work *work)
 {
     uint32_t devices = sim_work_peer_devices(work);
@@ -214,7 +215,8 @@ static void *stream_thread(void *argument)
     return NULL;
 }
 
-/* The application's signals are not for the stream's thread; a fault is, and shall kill. */
+/* The stream's thread must not get the application's signals, except a fault, which must kill the
+ * process. */
 static bool start_worker(CUstream stream)
 {
     sigset_t all, before;
@@ -308,7 +310,7 @@ static void run_inline(CUstream stream, struct sim_work *work)
     run_work(stream, work, false);
     sim_work_release(work);
     stream->running = false;
-    if (stream->first) { /* another thread queued behind this while the lock was free */
+    if (stream->first) { /* another thread queued work behind this while the lock was free */
         stream->completed = position;
         sim_announce_progress();
         pthread_cond_signal(&stream->wake);
@@ -409,7 +411,7 @@ void sim_wait_position(CUstream stream, uint64_t position)
     sim_stream_release(stream);
 }
 
-/* Waits for what is submitted now to the streams that `wanted` picks, not for what comes later. */
+/* Waits for what has been submitted so far to the streams for which `wanted` returns true. */
 static void wait_streams(bool (*wanted)(const struct CUstream_st *, const void *),
                          const void *argument)
 {
@@ -428,7 +430,7 @@ static void wait_streams(bool (*wanted)(const struct CUstream_st *, const void *
                 capacity = capacity ? capacity * 2 : 16;
                 struct sim_dependency *longer = realloc(list, capacity * sizeof *list);
                 if (!longer) {
-                    abort(); /* a wait that does not wait would be worse */
+                    abort(); /* returning without waiting would be worse */
                 }
                 list = longer;
             }
@@ -545,7 +547,7 @@ static CUresult destroy(CUstream handle)
 {
     SIM_STREAM(handle, stream);
     if (stream->legacy || stream->thread) {
-        return CUDA_ERROR_INVALID_HANDLE; /* the default streams are not the application's */
+        return CUDA_ERROR_INVALID_HANDLE; /* the application cannot destroy the default streams */
     }
     if (stream->capture) {
         sim_capture_leave(stream);

@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The dynamic linker passes over a hidden symbol. The table of symbols is in a private mapping of
- * the file, so that this process alone sees the change. */
+/* The dynamic linker skips hidden symbols. The symbol table is in a private mapping of the file, so
+ * only this process sees the change. */
 static bool hide(ElfW(Sym) * symbol)
 {
     uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);

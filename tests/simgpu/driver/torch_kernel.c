@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels of PyTorch that compute what they compute on a real device, for small tensors. See
+/* Kernels of PyTorch that compute, for small tensors, the same as on a real device. See
  * torch_kernel.h. */
 #include "torch_kernel.h"
 
@@ -11,14 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A kernel's work on [at, at + bytes) is done where the memory was there at its launch. */
+/* Whether [at, at + bytes) was memory of the device at the launch: only then is the work done. */
 static bool is_device(const struct sim_launch *launch, const void *at, size_t bytes)
 {
     return bytes != 0 && sim_locate((CUdeviceptr)at).place != SIM_PLACE_PAGEABLE &&
            sim_is_usable((CUdeviceptr)at, bytes, launch->function->module->context->device);
 }
 
-/* What is larger would take time and memory of the host. */
+/* Larger tensors would take too much time and memory of the host. */
 static bool is_there(const struct sim_launch *launch, const void *at, size_t bytes)
 {
     return bytes <= SIMGPU_SMALL_CONTENTS_BYTES && is_device(launch, at, bytes);
@@ -41,7 +41,7 @@ static void declare(struct sim_symbol *symbol, const size_t *sizes, unsigned cou
 
 enum comparison { AT_LEAST, MORE, AT_MOST, LESS }; /* at::native's OpType, in its order */
 
-/* CompareFunctor<long>: what max() and min() of Python ask of two tensors. */
+/* CompareFunctor<long>: used by Python's max() and min() of two tensors. */
 static int64_t compared(const void *functor, int64_t a, int64_t b)
 {
     switch (*(const int *)functor) {
@@ -81,7 +81,7 @@ static const struct elementwise {
     {"21CUDAFunctorOnSelf_addIlEESt5arrayIPcLm2EE", 1, 16, 8, added_number},
 };
 
-/* Of the kernel with this name; NULL: none. */
+/* The kernel with this name; NULL: not one of them. */
 static const struct elementwise *elementwise_of(const char *name)
 {
     for (size_t i = 0; i < sizeof elementwise / sizeof elementwise[0]; i++) {
@@ -92,7 +92,7 @@ static const struct elementwise *elementwise_of(const char *name)
     return NULL;
 }
 
-/* Its parameters: how many elements, the functor, where result and inputs lie. */
+/* Its parameters: the number of elements, the functor, and the places of result and inputs. */
 static bool elementwise_check(const struct sim_launch *launch)
 {
     const struct elementwise *kind = elementwise_of(launch->function->symbol->name);
@@ -131,8 +131,8 @@ static void elementwise_run(const struct sim_launch *launch)
     }
 }
 
-/* ---- one value for all elements, of a kind whose size stands in the name: what ranks that have no
- * more input than others tell each other is torch.ones. */
+/* ---- one value for all elements, of a type whose size is in the name: ranks that have no more
+ * input than others send torch.ones */
 
 static bool fill_check(const struct sim_launch *launch)
 {
@@ -153,7 +153,7 @@ static void fill_run(const struct sim_launch *launch)
     }
 }
 
-/* The size of what a kernel fills with; 0: it is none, or of another kind. */
+/* The element size of a fill kernel; 0: not one, or of another type. */
 static size_t filled_bytes(const char *name)
 {
     static const struct {
@@ -171,7 +171,7 @@ static size_t filled_bytes(const char *name)
     return 0;
 }
 
-/* ---- the sum, or the largest, of all elements of an int64 tensor that lies in one piece */
+/* ---- the sum, or the largest, of all elements of a contiguous int64 tensor */
 
 struct divider {
     unsigned divisor, factor, shift;
@@ -241,7 +241,7 @@ static void largest_run(const struct sim_launch *launch)
     *r->to[0] = largest;
 }
 
-/* ---- tensors one behind the other along their first dimension */
+/* ---- concatenation of tensors along their first dimension */
 
 enum { CAT_TENSORS = 128 };
 
@@ -259,8 +259,8 @@ struct cat_part {
     size_t bytes;
 };
 
-/* Of the i-th tensor; element_bytes stands in the kernel's name. The dimension's own stride is 1 or
- * more elements: what one index along it covers. */
+/* The i-th tensor; element_bytes is in the kernel's name. The dimension's own stride is 1 or more
+ * elements: what one index along it covers. */
 static struct cat_part cat_part(const struct sim_launch *launch, unsigned i)
 {
     char *const *to = launch->parameter_pointers[0];
@@ -271,7 +271,7 @@ static struct cat_part cat_part(const struct sim_launch *launch, unsigned i)
                              inputs->from[i], inputs->elements[i] * element_bytes};
 }
 
-/* A large tensor is copied where its contents are known, as those of objects are. */
+/* A large tensor is copied only if its contents are known, such as those of objects. */
 static bool can_copy(const struct sim_launch *launch, const struct cat_part *part)
 {
     return is_device(launch, part->to, part->bytes) && is_device(launch, part->from, part->bytes) &&
@@ -348,7 +348,7 @@ static void is_cat(struct sim_symbol *symbol, size_t element_bytes)
     symbol->follow = cat_follow;
 }
 
-/* The kernels that copy element by element; others are told the sizes otherwise. */
+/* The kernels that copy element by element; others get the sizes in another form. */
 static bool is_cat_name(const char *name, unsigned *element_bytes)
 {
     static const char *const kinds[] = {"26CatArrayBatchedCopy_contigI",

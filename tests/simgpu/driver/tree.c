@@ -9,7 +9,7 @@ static bool before(const struct sim_node *a, uint64_t key, uint64_t tie)
     return a->key < key || (a->key == key && a->tie < tie);
 }
 
-/* xorshift: the weights only have to be uncorrelated with the keys. */
+/* xorshift: the weights need only be uncorrelated with the keys. */
 static uint32_t next_weight(void)
 {
     static uint32_t state = 2463534242u;

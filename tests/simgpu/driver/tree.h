@@ -22,7 +22,7 @@ struct sim_tree {
 
 #define SIM_OWNER(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
 
-/* key and tie of the node are set by the caller before. */
+/* The caller has set the node's key and tie. */
 void sim_tree_insert(struct sim_tree *tree, struct sim_node *node);
 void sim_tree_remove(struct sim_tree *tree, struct sim_node *node);
 

@@ -35,7 +35,7 @@ static CUresult value_operation(CUstream handle, enum sim_work_kind kind, CUdevi
     return sim_submit(stream, &work, NULL);
 }
 
-/* The two ABIs of each differ in the features that they need, not in what they do. */
+/* The two ABIs of each differ in the features that they require, not in what they do. */
 #define SIM_VALUE_FUNCTIONS(suffix)                                                             \
     SIM_STREAM_PAIR(cuStreamWriteValue32##suffix,                                               \
                     (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),  \
@@ -144,8 +144,7 @@ CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
     return copy_attributes(sim_per_thread(dst), sim_per_thread(src));
 }
 
-/* ---- tensor maps: opaque, and no kernel reads them
- * ------------------------------------------------ */
+/* ---- tensor maps: opaque, because no kernel reads them --------------------------------------- */
 
 static CUresult encode(CUtensorMap *map, cuuint32_t rank, const void *address)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which device memory holds what a host wrote, and which only what kernels would have. See
- * values.h. */
+/* Which device memory contains what a host wrote, and which would contain only results of kernels.
+ * See values.h. */
 #include "values.h"
 
 #include "../simgpu.h"
@@ -19,17 +19,18 @@ struct span {
     uint64_t begin, end;
 };
 
-/* Apart from each other, by address. */
+/* Disjoint, sorted by address. */
 struct spans {
     struct span *at;
     size_t count, room;
 };
 
-static struct spans written; /* by a host; carried from another rank, or computed of such */
-static struct spans filled;  /* by a memset: what kernels then add to is there to be read */
-static struct spans flags;   /* a host reads there whether something went wrong */
+static struct spans written; /* by a host, or received from another rank's such memory, or computed
+                                from such memory */
+static struct spans filled;  /* by a memset: the program may read what kernels then add to it */
+static struct spans flags;   /* where a host reads whether something went wrong */
 
-/* The first that ends behind `begin`. */
+/* The index of the first that ends after `begin`. */
 static size_t find(const struct spans *spans, uint64_t begin)
 {
     size_t low = 0, high = spans->count;
@@ -44,7 +45,7 @@ static size_t find(const struct spans *spans, uint64_t begin)
     return low;
 }
 
-/* Makes `count` spans of those in [first, last). False where there is no memory. */
+/* Replaces those in [first, last) by `count` spans. False: no memory. */
 static bool replace(struct spans *spans, size_t first, size_t last, const struct span *by,
                     size_t count)
 {
@@ -97,7 +98,7 @@ static void cut(struct spans *spans, uint64_t begin, uint64_t end)
     replace(spans, first, last, rest, count);
 }
 
-/* Neighbours may touch. */
+/* Neighbouring spans may touch each other. */
 static bool holds(const struct spans *spans, uint64_t begin, uint64_t end)
 {
     size_t i = find(spans, begin);
@@ -178,8 +179,8 @@ struct simgpu_reader simgpu_read_as(struct simgpu_reader now)
 
 typedef void tell_t(int device, const void *at, size_t bytes, unsigned reader, unsigned type);
 
-/* memshim's, where it is preloaded. It takes the caller's stack, which may need the loader's lock:
- * not under sim_lock. */
+/* Calls memshim's function, if it is preloaded. That captures the caller's stack, which may need
+ * the loader's lock, so it is called without sim_lock. */
 static void tell(const struct sim_device *device, const void *at, size_t bytes)
 {
     unsigned how =
@@ -202,8 +203,8 @@ static void tell(const struct sim_device *device, const void *at, size_t bytes)
 #define READERS 4u
 #define TYPES   64u
 
-/* Each reader and type has draws of its own: ranks that read alike get the same, also where one of
- * them reads something else beside it. */
+/* Each reader and type has random numbers of its own. So ranks that read alike get the same values,
+ * even if one of them reads something else as well. */
 static uint64_t draws[READERS][TYPES];
 
 static uint64_t mix(uint64_t z)
@@ -228,7 +229,7 @@ static struct sim_answer answer_to(uint64_t at, size_t bytes)
     return answer;
 }
 
-/* In (0, 1), and far enough from either that every type of float tells them apart. */
+/* In (0, 1), and far enough from both ends that every float type can distinguish it from them. */
 static double fraction(uint64_t draw)
 {
     return 0.0625 + (double)(draw >> 12) / (double)(1ull << 52) * 0.875;
@@ -244,7 +245,7 @@ static void store_float(double value, unsigned type, void *to)
     } else if (type == SIMGPU_FLOAT32) {
         memcpy(to, &single, sizeof single);
     } else {
-        /* Between 2^-4 and 1 nothing is lost but digits: half has a smaller exponent's offset. */
+        /* Between 2^-4 and 1 only digits are lost: half has a smaller exponent offset. */
         uint16_t half = (uint16_t)(type == SIMGPU_BFLOAT16
                                        ? bits >> 16
                                        : (((bits >> 23) - 127 + 15) << 10) | (bits >> 13 & 0x3ffu));
@@ -274,7 +275,7 @@ static size_t element_bytes(unsigned type)
     }
 }
 
-#define SMALL_NUMBERS 8 /* of whole numbers whose range is not known */
+#define SMALL_NUMBERS 8 /* for whole numbers of unknown range */
 
 static void store(const struct sim_answer *answer, uint64_t draw, size_t bytes, void *to)
 {
@@ -310,8 +311,8 @@ static bool is_host(struct sim_location location)
     return location.place == SIM_PLACE_PAGEABLE || location.place == SIM_PLACE_HOST;
 }
 
-/* Objects are sent as bytes; what else is as large is weights and data, which nobody reads again.
- */
+/* Objects are sent as bytes. Other tensors of that size are weights and data, which the host does
+ * not read again. */
 static bool is_object(size_t bytes)
 {
     static size_t copied;

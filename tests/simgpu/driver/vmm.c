@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Handles are not addresses, so that a mistaken one is never followed. */
+/* Handles are not addresses, so that a wrong one is never dereferenced. */
 #define HANDLE_TAG 0x5100000000000000ull
 
 static struct sim_tree reservations, mappings;
@@ -77,7 +77,7 @@ static bool is_granular(uint64_t value)
 
 /* ---- addresses ------------------------------------------------------------------------------ */
 
-/* Aligned inaccessible addresses; at `hint` where that is free. NULL: none. */
+/* Reserves aligned, inaccessible addresses; at `hint` if that is free. NULL: failed. */
 static char *reserve(size_t bytes, size_t alignment, CUdeviceptr hint)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -155,7 +155,8 @@ static bool is_host_location(CUmemLocationType type)
            type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-/* CUDA_SUCCESS where memory with these properties can be made; the device or NULL for the host. */
+/* CUDA_SUCCESS if memory with these properties can be made; *device: the device, or NULL for the
+ * host. */
 static CUresult check_properties(const CUmemAllocationProp *properties, struct sim_device **device)
 {
     const unsigned handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -200,7 +201,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
     return status;
 }
 
-/* With sim_lock held, which is given up meanwhile: the chunk may be gone then. */
+/* The caller holds sim_lock, which is released meanwhile: the chunk may be gone then. */
 static void charge(enum sim_cost call, const struct sim_chunk *chunk)
 {
     sim_charge_latency(sim_cost_ns(call, chunk->bytes, chunk->device == NULL, false));
@@ -333,7 +334,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
         ptr + size > (CUdeviceptr)reservation->address + reservation->bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    /* "offset - [...] Must be 0 at this time" (cuda.h); nor is a part from the beginning taken
+    /* "offset - [...] Must be 0 at this time" (cuda.h). A part from the beginning is refused, too
      * (seen: an H200, driver 580). */
     if (size != chunk->bytes) {
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -364,14 +365,14 @@ static struct sim_mapping *mapping_after(const struct sim_mapping *mapping)
     return sim_mapping_at((CUdeviceptr)mapping->address + mapping->bytes);
 }
 
-/* The first mapping at or behind `address` that begins before `end`; NULL: none. */
+/* The first mapping at or after `address` that begins before `end`; NULL: none. */
 static struct sim_mapping *next_mapping(CUdeviceptr address, CUdeviceptr end)
 {
     struct sim_node *node = sim_tree_ceiling(&mappings, address, 0);
     return node && node->key < end ? SIM_OWNER(node, struct sim_mapping, node) : NULL;
 }
 
-/* True: [address, address + bytes) begins and ends where mappings do. */
+/* True: [address, address + bytes) begins and ends at boundaries of mappings. */
 static bool is_framed(CUdeviceptr address, size_t bytes)
 {
     const struct sim_mapping *first = sim_mapping_at(address);
@@ -380,7 +381,7 @@ static bool is_framed(CUdeviceptr address, size_t bytes)
            (CUdeviceptr)last->address + last->bytes == address + bytes;
 }
 
-/* True: and has no hole. */
+/* True: and it has no hole. */
 static bool is_covered(CUdeviceptr address, size_t bytes)
 {
     if (!is_framed(address, bytes)) {
@@ -442,11 +443,9 @@ static int protection(const struct sim_mapping *mapping)
     return mapping->read_devices || mapping->host_read ? PROT_READ : PROT_NONE;
 }
 
-/*
- * Makes the process' own page tables agree with the access of [address, address + bytes).
- * Neighbours in addresses that are neighbours in the file, too, are mapped in one call: a process
- * may have only so many mappings.
- */
+/* Makes the process's own page tables agree with the access of [address, address + bytes). Mappings
+ * that are neighbours in addresses and in the file are mapped in one call, because a process may
+ * have only a limited number of mappings. */
 static CUresult show(CUdeviceptr address, size_t bytes)
 {
     struct sim_mapping *first, *last, *next;
@@ -501,18 +500,18 @@ static void set_access(struct sim_mapping *mapping, const CUmemAccessDesc *desc)
     mapping->write_devices = (mapping->write_devices & ~bit) | (write ? bit : 0);
 }
 
-/* A device reaches memory of its own, of the host, and of peers. */
+/* A device can access its own memory, the host's, and that of peers. */
 static bool can_reach(const struct sim_mapping *mapping, const CUmemAccessDesc *desc)
 {
     if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-        return mapping->chunk->device == NULL; /* the host only its own */
+        return mapping->chunk->device == NULL; /* the host can access only its own memory */
     }
     return !mapping->chunk->device || mapping->chunk->device->index == desc->location.id ||
            sim_settings.peers;
 }
 
-/* "The range must be a fully mapped address range" (cuda.h), and yet one with a hole inside is not
- * refused (seen: an H200, driver 580): what is mapped gets the access. */
+/* "The range must be a fully mapped address range" (cuda.h). Yet a range with a hole inside is not
+ * refused (seen: an H200, driver 580): its mapped parts get the access. */
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     SIM_ENTER(cuMemSetAccess);
@@ -557,7 +556,8 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!mapping) {
-        /* Access that cuMemSetAccess gave, and there it gives none (seen: an H200, driver 580). */
+        /* Access by cuMemSetAccess, which does not apply to this memory (seen: an H200, driver
+         * 580). */
         if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !range->device) {
             return CUDA_ERROR_INVALID_VALUE;
         }

@@ -17,17 +17,17 @@ struct sim_reservation {
     struct sim_node node; /* key: address */
     char *address;
     uint64_t bytes;
-    unsigned mappings; /* mapped into it */
+    unsigned mappings; /* number of mappings in it */
 };
 
 struct sim_chunk {
-    struct sim_object object; /* its references: handles held by the application + mappings */
+    struct sim_object object; /* its references are the application's handles and the mappings */
     unsigned handles;
     CUmemAllocationProp properties;
     uint64_t bytes;
     uint64_t offset; /* in the backing's file */
     struct sim_backing *backing;
-    struct sim_device *device; /* charged; NULL: in host memory, or imported */
+    struct sim_device *device; /* the device that is charged; NULL: in host memory, or imported */
     int imported_fd;           /* -1: own */
     bool exported;
 };
@@ -41,17 +41,17 @@ struct sim_mapping {
     struct sim_reservation *reservation;
     uint32_t read_devices, write_devices; /* bit i: device i has that access */
     bool host_read, host_write;
-    bool visible;     /* mapped into the process */
+    bool visible;     /* accessible to the process */
     bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     uint64_t id;
 };
 
 struct sim_mapping *sim_mapping_at(CUdeviceptr address);
-/* True: mappings stand behind all of [address, address + bytes). */
+/* True: all of [address, address + bytes) is mapped. */
 bool sim_is_mapped(CUdeviceptr address, uint64_t bytes);
 struct sim_reservation *sim_reservation_at(CUdeviceptr address);
 
-/* The handle that the API shows for a chunk, and back; NULL: no such handle, or fully released. */
+/* The API's handle for a chunk, and back; NULL: no such handle, or all references released. */
 CUmemGenericAllocationHandle sim_chunk_handle(const struct sim_chunk *chunk);
 struct sim_chunk *sim_chunk_of(CUmemGenericAllocationHandle handle);
 

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-/* At once, of a set: it is read again while it is near. */
+/* How much a set writes at once: it is read again while it is in the cache. */
 #define FILL_BYTES ((size_t)32 << 10)
 
 bool sim_work_takes_time(const struct sim_work *work)
@@ -105,10 +105,8 @@ bool sim_set_is_dropped(const struct sim_set *set)
     return is_dropped(set->width * set->element_bytes, set->height, 1);
 }
 
-/*
- * No thread of the host makes a device's stores: a sanitizer of threads has nothing to say on them,
- * and to follow every byte would take most of a run's time.
- */
+/* A device's stores are not made by a host thread: the thread sanitizer need not check them, and
+ * following every byte would take most of a run's time. */
 #ifdef __SANITIZE_THREAD__
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
@@ -168,7 +166,7 @@ static void run_copy(const struct sim_copy *copy)
     }
 }
 
-/* The first element becomes the row: what is there already is copied behind itself. */
+/* The first element becomes the row, by copying what is there already behind itself. */
 static void fill_row(char *row, const struct sim_set *set)
 {
     size_t bytes = set->width * set->element_bytes;
@@ -260,7 +258,7 @@ static bool value_reached(const struct sim_work *work)
         uint32_t wanted = (uint32_t)work->value.value;
         switch (work->value.flags & 3u) {
         case CU_STREAM_WAIT_VALUE_GEQ:
-            return (int32_t)(now - wanted) >= 0; /* cyclic, as cuda.h says */
+            return (int32_t)(now - wanted) >= 0; /* cyclic, as in cuda.h */
         case CU_STREAM_WAIT_VALUE_EQ:
             return now == wanted;
         case CU_STREAM_WAIT_VALUE_AND:
@@ -354,7 +352,7 @@ CUresult sim_work_copy(struct sim_work *to, const struct sim_work *from)
     case SIM_WORK_KERNEL:
         return copy_parameters(&to->launch);
     case SIM_WORK_COPY:
-        to->copy.staged = NULL; /* graphs hold the application's own pointers */
+        to->copy.staged = NULL; /* graphs keep the application's own pointers */
         return CUDA_SUCCESS;
     case SIM_WORK_RECORD:
     case SIM_WORK_WAIT:
@@ -383,7 +381,7 @@ CUresult sim_work_copy(struct sim_work *to, const struct sim_work *from)
 static _Atomic uint64_t draws;
 
 /* A splitmix64 of the draw's number: the same seed gives the same sequence of delays, whichever
- * threads draw them. */
+ * threads use them. */
 static uint64_t next_draw(void)
 {
     uint64_t z = (sim_settings.seed << 32) + atomic_fetch_add(&draws, 1) * 0x9E3779B97F4A7C15ull;

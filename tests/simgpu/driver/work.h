@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * One unit of work of a stream or a graph: what it is, and how it is carried out.
+/* One unit of work of a stream or a graph: what it is, and how it runs.
  *
- * Whoever makes a sim_work owns what it points to until he hands it over (sim_submit, a graph
- * node); sim_work_release gives that up, sim_work_copy makes a second owner. Pointers to memory of
- * the application or the device are not owned.
- */
+ * The maker of a sim_work owns what it points to until it hands it over (sim_submit, a graph node);
+ * sim_work_release releases that, sim_work_copy makes a second owner. Pointers to memory of the
+ * application or the device are not owned. */
 #ifndef SIMGPU_WORK_H
 #define SIMGPU_WORK_H
 
@@ -24,10 +22,11 @@ enum sim_work_kind {
     SIM_WORK_COPY,
     SIM_WORK_SET,
     SIM_WORK_HOST,     /* a function of the application */
-    SIM_WORK_CALLBACK, /* the same, of cuStreamAddCallback */
+    SIM_WORK_CALLBACK, /* the same, by cuStreamAddCallback */
     SIM_WORK_RECORD,
     SIM_WORK_WAIT,
-    SIM_WORK_ALLOC, /* memory that the graph or pool has found already: marks the place in order */
+    SIM_WORK_ALLOC, /* memory that the graph or pool has allocated already: marks the place in
+                       order */
     SIM_WORK_FREE,
     SIM_WORK_WRITE_VALUE,
     SIM_WORK_WAIT_VALUE,
@@ -35,11 +34,11 @@ enum sim_work_kind {
     SIM_WORK_CHILD, /* a child graph; graphs only */
 };
 
-/* What the host gets of memory that no host wrote (values.h). */
+/* The host's result from memory that no host wrote (values.h). */
 struct sim_answer {
     enum { SIM_ANSWER_MEMORY, SIM_ANSWER_ZEROS, SIM_ANSWER_RANDOM } kind;
-    unsigned type; /* SIMGPU_BOOL and the like; 0: not known */
-    uint64_t most; /* of a whole number; 0: not known */
+    unsigned type; /* SIMGPU_BOOL and the like; 0: unknown */
+    uint64_t most; /* the largest whole number; 0: unknown */
     uint64_t seed;
 };
 
@@ -49,11 +48,12 @@ struct sim_copy {
     const char *from;
     size_t width, height, depth;
     size_t to_pitch, to_slice, from_pitch, from_slice;
-    uint32_t peers;   /* bit i: device i; of a copy between two devices, else 0 */
-    enum sim_bus bus; /* under SIMGPU_LATENCY */
-    uint64_t over_ns; /* where that is set: when it has passed the bus; 0: it gets there when run */
-    char *staged;     /* owned copy of pageable source bytes, which `from` then points to */
-    bool is_moved;    /* whatever its size: its contents are known (values.h) */
+    uint32_t peers;   /* bit i: device i; for a copy between two devices, otherwise 0 */
+    enum sim_bus bus; /* with SIMGPU_LATENCY */
+    uint64_t over_ns; /* if that is set: when it has passed the bus; 0: it enters the bus when it
+                         runs */
+    char *staged;     /* owned copy of pageable source bytes, to which `from` then points */
+    bool is_moved;    /* moved whatever its size, because its contents are known (values.h) */
     struct sim_answer answer;
 };
 
@@ -72,8 +72,8 @@ struct sim_launch {
     CUcontext context; /* of the stream; set when submitted */
     bool computes;     /* its symbol's `run` is called */
     size_t parameter_bytes;
-    char *parameters; /* owned copy of all declared parameters, NULL where none are known */
-    void **parameter_pointers; /* owned; into parameters: what GetParams hands out */
+    char *parameters;          /* owned copy of all declared parameters; NULL if none are known */
+    void **parameter_pointers; /* owned; pointers into parameters, which GetParams returns */
 };
 
 struct sim_work {
@@ -109,37 +109,37 @@ struct sim_work {
         struct sim_program *program; /* one reference */
         CUgraph graph;               /* owned */
     };
-    /* What the application passed, for cuGraph*NodeGetParams. */
+    /* The application's arguments, for cuGraph*NodeGetParams. */
     union {
         CUDA_MEMCPY3D copy_parameters;
         CUDA_MEMSET_NODE_PARAMS set_parameters;
     };
 };
 
-/* True: takes time on its stream (the settable delay). */
+/* True: it takes time in its stream (the configurable delay). */
 bool sim_work_takes_time(const struct sim_work *work);
 
-/* The devices that the work occupies beside its stream, under SIMGPU_PEER_US: bit i: device i. */
+/* The devices that the work occupies besides its stream, with SIMGPU_PEER_US: bit i: device i. */
 uint32_t sim_work_peer_devices(const struct sim_work *work);
 
-/* True: an idle stream without delay may run it in the calling thread. */
+/* True: on an idle stream without delay, the calling thread may run it. */
 bool sim_work_runs_inline(const struct sim_work *work);
 
 /* With SIMGPU_CONTENTS=none: it moves nothing. */
 bool sim_copy_is_dropped(const struct sim_copy *copy);
-/* When it will have passed the bus, which it takes now. */
+/* When it will have passed the bus, which it enters now. */
 uint64_t sim_copy_over_ns(const struct sim_copy *copy);
 bool sim_set_is_dropped(const struct sim_set *set);
 
-/* True: touches bytes or calls the application, which is done without sim_lock. */
+/* True: it touches bytes or calls the application, which happens without sim_lock. */
 bool sim_work_has_unlocked_part(const struct sim_work *work);
 
-/* The part outside sim_lock, then the part under it. */
+/* Run the part outside sim_lock, and then the part under it. */
 void sim_work_run_unlocked(const struct sim_work *work);
 void sim_work_run_locked(const struct sim_work *work, CUstream stream);
 
-/* False: work that waits for memory, or for another process, and has to wait still. Nobody
- * announces when that changes. */
+/* False: it waits for memory, or for another process, and must wait longer. Nothing announces when
+ * that changes. */
 bool sim_work_is_ready(const struct sim_work *work);
 
 void sim_work_release(struct sim_work *work);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the suites of the driver's double share. */
+/* Common parts of the driver double's test suites. */
 #ifndef SIMGPU_DRIVER_TEST_CHECK_H
 #define SIMGPU_DRIVER_TEST_CHECK_H
 
@@ -53,10 +53,11 @@ static inline void fill(CUstream stream, CUdeviceptr at, uint64_t bytes, uint32_
     OK(cuLaunchKernel(kernel_named("simgpu_fill"), 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }
 
-/* How many of the bytes differ, as a kernel of the stream sees it; waits for the stream. */
+/* How many of the bytes differ, as seen by a kernel in the stream; waits for the stream. */
 static inline uint64_t mismatches(CUstream stream, CUdeviceptr at, uint64_t bytes, uint32_t byte)
 {
-    /* Kept: to free page-locked memory is to wait for the device, which may stand at a gate. */
+    /* Never freed, because freeing page-locked memory waits for the device, which may be stopped at
+     * a gate. */
     static _Thread_local uint64_t *count;
     if (!count) {
         OK(cuMemAllocHost((void **)&count, sizeof *count));
@@ -69,7 +70,7 @@ static inline uint64_t mismatches(CUstream stream, CUdeviceptr at, uint64_t byte
     return *count;
 }
 
-/* A gate: the stream stands still behind it until it is opened. */
+/* A gate: the stream stops behind it until it is opened. */
 static inline volatile uint32_t *shut_gate(CUstream stream)
 {
     uint32_t *gate;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the suites start in another process, or under other settings: driver_probe WHAT [ARGUMENT].
- * It prints its findings on stdout, and exits with 1 where a driver call fails that should not.
- */
+/* What the suites start in another process, or with other settings: driver_probe WHAT [ARGUMENT].
+ * It prints its findings on stdout, and exits with 1 if a driver call fails that should not. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -51,7 +49,7 @@ static void print_settings(void)
            (unsigned long long)simgpu_used_bytes(0));
 }
 
-/* Allocates; prints what is free then; waits for a line on stdin; ends, or dies. */
+/* Allocates, prints what is free then, waits for a line on stdin, and exits, or dies. */
 static void take(size_t bytes, int die)
 {
     CUdeviceptr block;
@@ -63,7 +61,7 @@ static void take(size_t bytes, int die)
     fflush(stdout);
     (void)getchar();
     if (die) {
-        _exit(0); /* without handlers, as a killed process */
+        _exit(0); /* without handlers, like a killed process */
     }
 }
 
@@ -103,7 +101,7 @@ static void open_handles(void)
     printf("wrong %d\n", wrong);
 }
 
-/* A 40 GiB block, filled and copied: with contents off it must cost the host nothing. */
+/* A block of 40 GiB, filled and copied: without contents it must cost the host nothing. */
 static void large(void)
 {
     CUdeviceptr block;
@@ -117,7 +115,7 @@ static void large(void)
     printf("host %llu byte %d\n", (unsigned long long)(simgpu_host_bytes(0) >> 20), byte);
 }
 
-/* What a call gives in a child that was forked, after or before cuInit. */
+/* The result of a call in a forked child, after or before cuInit. */
 static void forked(int initialised)
 {
     if (initialised) {
@@ -147,7 +145,7 @@ static void fail(void)
     printf("\n");
 }
 
-/* Two functions that a backtrace names. */
+/* Two functions whose names appear in a backtrace. */
 __attribute__((noinline, visibility("default"))) void destroy_stream(CUstream stream);
 __attribute__((noinline, visibility("default"))) void use_stream(CUstream stream);
 
@@ -191,7 +189,7 @@ static void use_meanwhile(void)
     }
 }
 
-/* What the error answers are where the use of destroyed handles is allowed. */
+/* The errors, if the use of destroyed handles is allowed. */
 static void destroy_twice(void)
 {
     CUstream stream;
@@ -212,7 +210,7 @@ static void destroy_twice(void)
     printf("\n");
 }
 
-/* One line for each function that dlsym and the version disagree about, and a count. */
+/* Prints a line for each function on which dlsym and the version disagree, and their number. */
 static void check_exports(int version)
 {
     static const struct {
@@ -236,7 +234,7 @@ static void check_exports(int version)
     printf("%s\n", newer ? "some are newer" : "none is newer");
 }
 
-/* The MiB that four questions find free, and what this process uses. */
+/* Prints the free MiB at four moments, and what this process uses. */
 static void watch(void)
 {
     begin();

@@ -214,12 +214,12 @@ Test(capture, the_legacy_stream_may_not_be_used_beside_a_blocking_capture)
     REFUSED(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_RELAXED),
             CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    /* To ask is harmless. */
+    /* A query is harmless. */
     REFUSED(cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     cr_assert_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
     REFUSED(cuMemsetD8(block, 0, 64), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     is_invalidated(stream);
-    /* A non-blocking capture does not mind. */
+    /* A non-blocking capture is not affected. */
     CUgraph graph;
     stream = capturing(CU_STREAM_CAPTURE_MODE_RELAXED);
     OK(cuMemsetD8(block, 0, 64));

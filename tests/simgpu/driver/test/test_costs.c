@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memory calls take under SIMGPU_LATENCY is what they took on a card. COSTS_PATH: its table,
- * as scripts/gpu_check.sh leaves it. */
+/* With SIMGPU_LATENCY, memory calls take as long as they took on a card. COSTS_PATH: its table, as
+ * scripts/gpu_check.sh leaves it. */
 #include "../cost.h"
 
 #include <criterion/criterion.h>

@@ -105,7 +105,7 @@ Test(graph, changes_do_not_reach_launches_that_were_made)
     OK(cuGraphLaunch(exec, stream));
     cr_assert_eq(mismatches(stream, block, 50, 2), 0);
     cr_assert_eq(mismatches(stream, block + 50, 50, 1), 0);
-    /* And again, now that the program is its own. */
+    /* Again, now that the program has its own copy. */
     other.value = 3;
     OK(cuGraphExecMemsetNodeSetParams(exec, node, &other, context));
     OK(cuGraphLaunch(exec, stream));
@@ -224,7 +224,7 @@ Test(graph, user_objects_live_as_long_as_their_graphs)
     OK(cuGraphExecDestroy(exec));
     cr_assert_eq(simgpu_live("user_object"), 0);
     while (!gone) {
-        /* the destructor has a thread of its own */
+        /* the destructor runs on a thread of its own */
     }
 }
 

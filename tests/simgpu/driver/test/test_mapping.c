@@ -334,7 +334,7 @@ Test(mapping, mapped_memory_has_no_ipc_handle)
     cr_assert_eq(capable, 0);
 }
 
-/* A process may have 65,530 mappings: chunks that follow each other must not cost one each. */
+/* A process may have 65,530 mappings, so neighbouring chunks must not take one each. */
 Test(mapping, many_chunks_cost_few_mappings)
 {
     begin();

@@ -291,7 +291,7 @@ Test(memory, pointer_attributes)
     cr_assert_eq(start, block);
     cr_assert_eq(bytes, 1000);
     cr_assert_eq(ipc, 1);
-    /* Of an address that CUDA does not know one call is an error, the other says nothing. */
+    /* For an address that CUDA does not know, one call fails and the other returns nothing. */
     REFUSED(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)&host),
             CUDA_ERROR_INVALID_VALUE);
     OK(cuPointerGetAttributes(5, names, values, (CUdeviceptr)&host));
@@ -452,7 +452,7 @@ Test(memory, libraries_have_kernels_in_every_context)
 
 static struct {
     uint64_t at, bytes;
-    unsigned char before; /* what stood there when the store was announced */
+    unsigned char before; /* the content when the store was announced */
 } writes[16];
 static atomic_int write_count;
 

@@ -6,11 +6,11 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* Not in cuda.h's plain view: the per-thread flavour of the same functions. */
+/* cuda.h does not declare the per-thread flavour of these functions under its own name. */
 CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData);
 CUresult cuStreamSynchronize_ptsz(CUstream hStream);
 
-/* Host functions write down the order in which they ran. */
+/* Host functions note the order in which they ran. */
 static atomic_int ran;
 static int place_of[16];
 
@@ -24,7 +24,7 @@ static void noted(CUstream stream, int number)
     OK(cuLaunchHostFunc(stream, note, (void *)(intptr_t)number));
 }
 
-/* [0]: how many of these run; [1]: how often another one did. */
+/* [0]: how many of these run now; [1]: how often another one ran at the same time. */
 static void be_alone(void *argument)
 {
     atomic_int *under_way = argument;
@@ -99,7 +99,7 @@ Test(order, streams_are_independent)
     cr_assert_eq(place_of[0], 1);
 }
 
-/* Those of an application, whatever their streams: seen, an H200, driver 580. */
+/* Those of an application, in whatever streams (seen: an H200, driver 580). */
 Test(order, host_functions_run_one_at_a_time)
 {
     begin();
@@ -113,7 +113,7 @@ Test(order, host_functions_run_one_at_a_time)
     cr_assert_eq(under_way[1], 0);
 }
 
-/* But for those that stand for kernels: each waits for the other. */
+/* Except those that stand for kernels: here each waits for the other. */
 Test(order, host_functions_in_the_place_of_kernels_run_side_by_side)
 {
     begin();
@@ -127,7 +127,7 @@ Test(order, host_functions_in_the_place_of_kernels_run_side_by_side)
     cr_assert_eq(met, 2);
 }
 
-/* Those without a stream, too, return before they are carried out. */
+/* Those without a stream argument also return before they have run. */
 Test(order, memsets_and_copies_to_a_device_are_asynchronous)
 {
     begin();
@@ -148,7 +148,7 @@ Test(order, memsets_and_copies_to_a_device_are_asynchronous)
     cr_assert(bytes[0] == 2 && bytes[1] == 2 && bytes[2] == 3);
 }
 
-/* A kernel that lasts does not hold up the call that launches it. */
+/* A kernel that takes time does not delay the call that launches it. */
 Test(order, a_kernel_spins_behind_its_launch)
 {
     begin();
@@ -259,7 +259,7 @@ Test(order, per_thread_streams_are_one_a_thread_and_blocking)
     volatile uint32_t *volatile gate = NULL;
     pthread_create(&thread, NULL, other_thread, (void *)&gate);
     pthread_join(thread, NULL);
-    /* The other thread's stream stands still; this thread's own does not care. */
+    /* The other thread's stream is stopped; this thread's own runs on. */
     noted(CU_STREAM_PER_THREAD, 0);
     OK(cuLaunchHostFunc_ptsz(NULL, note, (void *)1));
     OK(cuStreamSynchronize_ptsz(NULL));
@@ -288,7 +288,7 @@ Test(order, an_event_means_its_latest_record_at_the_time_of_the_wait)
     volatile uint32_t *gate = shut_gate(first);
     OK(cuEventRecord(event, first));
     noted(second, 0);
-    OK(cuStreamSynchronize(second)); /* it waited for the record of before */
+    OK(cuStreamSynchronize(second)); /* it waited for the earlier record */
     REFUSED(cuEventQuery(event), CUDA_ERROR_NOT_READY);
     open_gate(gate);
     OK(cuEventSynchronize(event));

@@ -67,7 +67,7 @@ Test(pool, another_stream_does_not_get_memory_still_in_use)
     cr_assert_eq(mismatches(other, second, 4 * MIB, 2), 0);
 }
 
-/* When nothing else is left, the other stream is made to wait. */
+/* When nothing else is left, the allocating stream waits for the other one. */
 Test(pool, memory_short_makes_streams_wait_instead_of_failing)
 {
     begin();
@@ -169,7 +169,7 @@ Test(pool, pools_of_the_application)
     OK(cuMemAllocAsync(&from_current, MIB, stream));
     OK(cuPointerGetAttribute(&current, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, from_current));
     cr_assert_eq(current, pool);
-    /* Destroyed with memory in use: that stays, and the default pool is current again. */
+    /* Destroyed with memory in use: the memory remains, and the default pool is current again. */
     OK(cuMemPoolDestroy(pool));
     OK(cuDeviceGetMemPool(&current, 0));
     cr_assert_eq(current, default_pool());

@@ -13,7 +13,7 @@ struct probe {
     FILE *to, *from;
 };
 
-/* Starts the probe with settings "NAME=VALUE", NULL at the end of the list. */
+/* Starts the probe with settings "NAME=VALUE", the last one followed by NULL. */
 static struct probe start(const char *const *settings, const char *what, const char *argument)
 {
     int to[2], from[2];
@@ -48,7 +48,7 @@ static int finish(struct probe probe)
     return status;
 }
 
-/* All that it writes. */
+/* All of its output. */
 static const char *output_of(const char *const *settings, const char *what, const char *argument)
 {
     static char text[4000];
@@ -221,7 +221,7 @@ Test(process, processes_share_a_device)
     struct probe fourth = start(settings, "take", "524288000");
     expect(fourth, 0, 1024 - 192 - 600);
     fputc('\n', third.to);
-    finish(third); /* it left without a word */
+    finish(third); /* it exited without output */
     kill(second.pid, SIGKILL);
     finish(second);
     struct probe fifth = start(settings, "take", "1048576");

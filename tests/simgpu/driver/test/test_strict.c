@@ -35,7 +35,7 @@ static CUmemGenericAllocationHandle new_chunk(void)
     return chunk;
 }
 
-/* Ends the test by the wrong signal where the call before it did not abort. */
+/* Ends the test by the wrong signal if the call before did not abort. */
 #define NOT_REACHED() raise(SIGKILL)
 
 Test(strict, a_stream, .signal = SIGABRT)
@@ -216,8 +216,8 @@ static void *ask_current(void *context)
 {
     CUdeviceptr block;
     OK(cuCtxSetCurrent(context));
-    pthread_barrier_wait(&both); /* it is current here */
-    pthread_barrier_wait(&both); /* it is destroyed */
+    pthread_barrier_wait(&both); /* the context is current here */
+    pthread_barrier_wait(&both); /* the context is destroyed */
     REFUSED(cuMemAlloc(&block, MIB), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     REFUSED(cuStreamSynchronize(NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     REFUSED(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -247,7 +247,7 @@ static void *destroy_context(void *context)
     return NULL;
 }
 
-/* cuCtxDestroy waits for the work, and has destroyed the context's handles by then. */
+/* cuCtxDestroy waits for the work, and by then has destroyed the context's handles. */
 Test(strict, a_use_while_a_context_is_being_destroyed, .signal = SIGABRT)
 {
     pthread_t thread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that take time and memory, full queues, and copies between devices. The settings are those
- * of CMakeLists.txt. */
+/* Calls that take time and memory, full queues, and copies between devices. CMakeLists.txt has the
+ * settings. */
 #include "check.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ static void *load_module(void *unused)
     return NULL;
 }
 
-/* Other threads call the driver meanwhile, and see the memory as it was. */
+/* Other threads call the driver meanwhile, and see the memory from before. */
 Test(time, a_module_is_loaded_while_others_work)
 {
     pthread_t thread;
@@ -113,7 +113,8 @@ static void *queue_six(void *argument)
     return NULL;
 }
 
-/* The gate's wait is one of the four that fit; so three more do, and the fourth waits. */
+/* The gate's wait is one of the four operations that fit. So three more fit, and the fourth
+ * waits. */
 Test(time, a_full_queue_blocks_the_caller_and_nobody_else)
 {
     pthread_t thread;
@@ -139,7 +140,7 @@ Test(time, a_full_queue_blocks_the_caller_and_nobody_else)
     OK(cuEventQuery(flood.event));
 }
 
-/* Two copies on streams of their own, both between devices 0 and 1: one after the other. */
+/* Two copies in streams of their own, both between devices 0 and 1, run one after the other. */
 Test(time, copies_between_two_devices_have_both_for_themselves)
 {
     CUcontext first = begin(), second;
