@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The functions of cuBLASLt's double that must answer something: a caller takes one algorithm
- * from the heuristic and gives up where there is none.
- */
+/* The functions of cuBLASLt's double that must return something: a caller takes one algorithm from
+ * the heuristic, and fails if there is none. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is made for a program's own libraries says theirs. */
+/* A double that is made for a program's own libraries replaces this by their version. */
 __attribute__((weak)) const int simcublas_version = 130401;
 
 #define EXPORT __attribute__((visibility("default")))
@@ -29,13 +27,13 @@ typedef struct {
     int reserved[4];
 } heuristic_t;
 
-/* Attributes that a caller may ask for again: where they stand in an object, and their bytes. The
+/* Attributes that a caller may read back: their places in an object, and their bytes. The
  * enumerations in cublasLt.h number them from 0. */
 struct attribute {
     size_t offset, bytes;
 };
 
-/* Of the opaque 64 bytes (more in newer versions) that a caller may provide by himself. */
+/* In the 64 opaque bytes (more in newer versions), which the caller may provide. */
 struct layout {
     uint32_t type;
     int32_t order;
@@ -82,7 +80,7 @@ static status_t set_attribute(void *object, const struct attribute *all, size_t 
     return STATUS_SUCCESS;
 }
 
-/* bytes 0: only how many there are. */
+/* bytes 0: only returns the size. */
 static status_t get_attribute(const void *object, const struct attribute *all, size_t count,
                               unsigned int which, void *value, size_t bytes, size_t *written)
 {
@@ -99,8 +97,8 @@ static status_t get_attribute(const void *object, const struct attribute *all, s
     return STATUS_SUCCESS;
 }
 
-/* Descriptors and preferences are opaque to the caller; the double has nothing to keep in them, but
- * each must be an object of its own. */
+/* Descriptors and preferences are opaque to the caller. The double keeps nothing in them, but each
+ * must be an object of its own. */
 static status_t new_object(void **object)
 {
     if (!object) {

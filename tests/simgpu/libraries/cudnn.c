@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The functions of cuDNN's double that must answer something: versions, handles, error texts, the
- * choice of an algorithm, and the graph interface (a convolution or an attention is described to
- * it as descriptors with attributes, an engine is asked for, and a plan executed).
+/* The functions of cuDNN's double that must return something: versions, handles, error texts, the
+ * choice of an algorithm, and the graph interface. There, a caller describes a convolution or an
+ * attention by descriptors with attributes, asks for an engine, and executes a plan.
  *
- * Descriptors remember what they were given; the engine heuristic always finds one engine;
- * executing a plan does nothing. The workspace of a plan: cudnn_conv.c. Recurrent networks:
- * cudnn_rnn.c.
- */
+ * Descriptors keep what was set; the engine heuristic always finds one engine; executing a plan
+ * does nothing. The workspace of a plan: cudnn_conv.c. Recurrent networks: cudnn_rnn.c. */
 #include "cudnn_conv.h"
 
 #include <cuda.h>
@@ -18,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is made for a program's own libraries says theirs. */
+/* A double that is made for a program's own libraries replaces this by their version. */
 __attribute__((weak)) const int simcudnn_version = 92600;
 
 #define EXPORT __attribute__((visibility("default")))
@@ -101,7 +98,7 @@ EXPORT status_t cudnnGetStream(const handle_t *handle, CUstream *stream)
     return STATUS_SUCCESS;
 }
 
-/* Descriptors of the older interface are opaque, and nothing in them is ever asked for. */
+/* Descriptors of the older interface are opaque, and nobody reads anything from them. */
 #define DEFINE_OBJECT(what)                                    \
     EXPORT status_t cudnnCreate##what(void **object)           \
     {                                                          \
@@ -140,7 +137,7 @@ static status_t one_algorithm(int wanted, int *found, performance_t *results)
     if (wanted < 1) {
         return STATUS_BAD_PARAM;
     }
-    /* Number 1 is a deterministic algorithm for all three directions. */
+    /* Number 1 is a deterministic algorithm in all three directions. */
     results[0] = (performance_t){.algorithm = 1, .determinism = 1};
     *found = 1;
     return STATUS_SUCCESS;
@@ -251,7 +248,7 @@ typedef struct attribute_t {
 typedef struct {
     int type;
     attribute_t *attributes;
-    int64_t workspace_bytes; /* once it is finalized */
+    int64_t workspace_bytes; /* valid once it is finalized */
 } descriptor_t;
 
 static size_t element_bytes(int type)
@@ -327,7 +324,7 @@ static const attribute_t *find(const descriptor_t *descriptor, int name)
     return attribute;
 }
 
-/* The descriptor that an attribute names, the first where there are several. */
+/* The descriptor that an attribute names; the first if there are several. */
 static descriptor_t *named(const descriptor_t *descriptor, int name)
 {
     const attribute_t *attribute = find(descriptor, name);
@@ -360,7 +357,7 @@ static bool read_tensor(const descriptor_t *descriptor, simcudnn_tensor_t *tenso
            read_numbers(descriptor, ATTRIBUTE_TENSOR_STRIDES, tensor->strides) == tensor->count;
 }
 
-/* What a convolution takes; other operations take nothing here. */
+/* The workspace of a convolution; other operations take none here. */
 static int64_t workspace_of(const descriptor_t *operation)
 {
     /* x, w, y of each direction, as in cudnnBackendAttributeName_t */
@@ -382,7 +379,7 @@ static int64_t workspace_of(const descriptor_t *operation)
     return 0;
 }
 
-/* What a descriptor is made of may be gone afterwards. */
+/* The descriptors that it is made from may be destroyed afterwards. */
 EXPORT status_t cudnnBackendFinalize(descriptor_t *descriptor)
 {
     static const int made_of[] = {ATTRIBUTE_GRAPH_OPERATIONS, ATTRIBUTE_HEURISTIC_GRAPH,
@@ -409,8 +406,7 @@ static bool asks_for_workspace(int name)
     return name == ATTRIBUTE_CONFIG_WORKSPACE || name == ATTRIBUTE_PLAN_WORKSPACE;
 }
 
-/* The configurations that the heuristic has to offer: one, in an object that the caller has made.
- */
+/* Offers the heuristic's configurations: one, in an object that the caller has made. */
 static void offer(const descriptor_t *heuristic, descriptor_t *const *configs)
 {
     if (configs[0]) {
@@ -433,7 +429,7 @@ EXPORT status_t cudnnBackendGetAttribute(const descriptor_t *descriptor, int nam
     if (!values || wanted < 1 || count < 1) {
         return STATUS_SUCCESS;
     }
-    /* Descriptors are handed over in objects that the caller has made. */
+    /* Descriptors are returned in objects that the caller has made. */
     if (type == TYPE_BACKEND_DESCRIPTOR) {
         if (name == ATTRIBUTE_HEURISTIC_RESULTS) {
             offer(descriptor, values);

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * How much work space a convolution of cuDNN's double takes, by a bound, since cuDNN's own figures
- * are not public, and depend on the algorithm that its heuristic chooses for a device.
+/* How much work space a convolution of cuDNN's double takes. This is a bound, because cuDNN's own
+ * figures are not public, and depend on the algorithm that its heuristic chooses for a device.
  *
- * Tensor cores want the channels innermost. Where they are not, as in PyTorch's default layout, the
- * algorithms for them work on copies of the images, the filters and the result in that layout, each
- * with the channels padded to 16 bytes: the bound is the sum of the three, in every direction.
- * Where the channels are innermost, and of numbers that tensor cores do not take, it is nothing:
- * the algorithms left are the implicit ones. FFT and Winograd could take more.
+ * Tensor cores need the channels innermost. If they are not, as in PyTorch's default layout, the
+ * algorithms for tensor cores work on copies of images, filters and result in that layout, each
+ * with the channels padded to 16 bytes. The bound is the sum of the three, in every direction. If
+ * the channels are innermost, or the numbers are none that tensor cores take, the bound is zero:
+ * the remaining algorithms are the implicit ones. FFT and Winograd could take more.
  *
  * On an H200 the peaks of two jobs differ from those with the bound by 0.3 %
- * (docs/performance.md).
- */
+ * (docs/performance.md). */
 #include "cudnn_conv.h"
 
 #include "cudnn_word.h"
@@ -19,7 +17,8 @@
 #include <stdbool.h>
 
 #define PADDED_BYTES 16
-#define CHANNELS     1 /* the dimension, of images and of filters; of filters 0 is the result's */
+/* The dimension, for images and filters; dimension 0 of filters is the result's. */
+#define CHANNELS 1
 
 /* Numbers of cudnnDataType_t: float (as TF32, PyTorch's default for convolutions), half, bfloat16.
  */

@@ -17,16 +17,17 @@ typedef enum {
 typedef struct {
     int32_t type; /* cudnnDataType_t */
     int64_t count;
-    int64_t dims[SIMCUDNN_DIMS], strides[SIMCUDNN_DIMS]; /* batch, channels, then places */
+    int64_t dims[SIMCUDNN_DIMS], strides[SIMCUDNN_DIMS]; /* batch, channels, then spatial
+                                                            dimensions */
 } simcudnn_tensor_t;
 
-/* x: images, y: what comes of them, w: filters; of a backward direction their gradients. */
+/* x: images, y: results, w: filters; in a backward direction their gradients. */
 typedef struct {
     simcudnn_direction_t direction;
     simcudnn_tensor_t x, w, y;
 } simcudnn_conv_t;
 
-/* Also leaves the largest beside the file of the devices, for the answer of a dry run. */
+/* Also writes the largest so far beside the devices' shared file, for the answer of a dry run. */
 int64_t simcudnn_conv_workspace(const simcudnn_conv_t *conv);
 
 #endif

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Recurrent networks of cuDNN's double: where each weight lies in the packed memory, exactly; how
- * much work and reserve space a call takes, by a bound, since cuDNN's own figures are not public.
+/* Recurrent networks of cuDNN's double: the exact place of each weight in the packed memory, and a
+ * bound of the work and reserve space that a call takes, because cuDNN's own figures are not
+ * public.
  *
- * Weights of a pseudo-layer (layer x direction) lie behind each other: the input's matrices of all
- * gates, the recurrent ones, the projection's; then the biases of all pseudo-layers in that order.
- * Callers ask for each, and only want those of one kind side by side.
+ * The weights of a pseudo-layer (layer x direction) are contiguous: the input's matrices of all
+ * gates, the recurrent ones, the projection's; then come the biases of all pseudo-layers in that
+ * order. Callers ask for each one, and only need those of one kind to be neighbours.
  *
- * The bound, of T steps of a batch of B, H hidden units, G gates, L pseudo-layers, D directions and
- * E bytes an element: the reserve space keeps, of each pseudo-layer and step, its gates, its cell,
- * its output and the dropped-out output: T*B*H*(G+3)*L*E; the work space has the gates of one layer
- * and their gradients, and the weights once more in the order of the kernels: T*B*H*G*2*D*E +
- * weights.
- */
+ * The bound, for T steps of a batch of B, H hidden units, G gates, L pseudo-layers, D directions
+ * and E bytes an element: the reserve space keeps, for each pseudo-layer and step, its gates, its
+ * cell, its output and the dropped-out output: T*B*H*(G+3)*L*E; the work space has the gates of one
+ * layer and their gradients, and another copy of the weights in the order of the kernels:
+ * T*B*H*G*2*D*E + weights. */
 #include "cudnn_word.h"
 
 #include <stdbool.h>
@@ -193,7 +192,7 @@ EXPORT rnn_status_t cudnnGetRNNTempSpaceSizes(void *handle, const rnn_t *rnn, in
     return SUCCESS;
 }
 
-/* ---- where a weight lies --------------------------------------------------------------------- */
+/* ---- the place of a weight ------------------------------------------------------------------- */
 
 static void describe(tensor_t *tensor, const rnn_t *rnn, int64_t rows, int64_t columns)
 {
@@ -205,8 +204,8 @@ static void describe(tensor_t *tensor, const rnn_t *rnn, int64_t rows, int64_t c
     }
 }
 
-/* Callers ask for the matrix or for the bias: what they do not ask for is NULL.
- * linear: a gate of the input, then of the recurrence; the one behind them is the projection. */
+/* Callers ask for the matrix or for the bias; the other argument is NULL. linear: the gates of the
+ * input, then those of the recurrence; the next one is the projection. */
 static int64_t matrix_at(const rnn_t *rnn, int64_t pseudo_layer, int64_t linear, int64_t *rows,
                          int64_t *columns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leaves a line for a dry run each time that a call takes more than any before. */
+/* Writes a line for a dry run each time that a call takes more than any before. */
 #include "cudnn_word.h"
 
 #include <fcntl.h>

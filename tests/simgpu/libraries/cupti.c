@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The functions of CUPTI's double that must answer something. The device has no activity to tell
- * of: whatever is switched on succeeds, and no record ever comes. (The wheel's own library looks
- * for private tables of the driver, and calls itself without end where it finds none.)
- */
+/* The functions of CUPTI's double that must return something. The device has no activity: switching
+ * anything on succeeds, and no record ever comes. (The wheel's own library looks for private tables
+ * of the driver, and without them calls itself forever.) */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-/* What is made for a program's own libraries says theirs: CUPTI_API_VERSION in cupti_version.h. */
+/* CUPTI_API_VERSION in cupti_version.h. A double that is made for a program's own libraries
+ * replaces this by their version. */
 __attribute__((weak)) const int simcupti_version = 130202;
 
 #define EXPORT __attribute__((visibility("default")))

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The functions of cuSOLVER's double that must answer something: handles, the streams they were
- * set, and how large a workspace is wanted. All others of cuSOLVER are made by build.py, return
- * success and compute nothing.
- */
+/* The functions of cuSOLVER's double that must return something: handles, the streams set in them,
+ * and the size of a workspace. build.py makes all others of cuSOLVER; they return success and
+ * compute nothing. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -49,7 +47,7 @@ EXPORT status_t cusolverDnGetStream(struct handle *handle, void **stream)
     return SUCCESS;
 }
 
-/* The signatures are those of cusolverDn.h; what a workspace holds is a made-up number. */
+/* The signatures are those of cusolverDn.h; the size of a workspace is invented. */
 static status_t want(int elements, int *workspace)
 {
     if (!workspace) {

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * launch DIR CMD...: runs CMD as if it had been started in this process's place (signals are passed
- * on, the exit status or the deadly signal is its own), and removes DIR when it has ended.
+/* launch DIR CMD...: runs CMD as if it had been started in this process's place (it passes signals
+ * on, and ends with CMD's exit status or deadly signal), and then removes DIR.
  *
- * A shell cannot do this: what it starts in the background ignores SIGINT, and what it starts in
- * the foreground keeps it from passing signals on.
- */
+ * A shell cannot do this: what it starts in the background ignores SIGINT, and while it runs
+ * something in the foreground it does not pass signals on. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +21,7 @@ enum { EXIT_USAGE = 2, EXIT_NOT_FOUND = 127, EXIT_NOT_RUNNABLE = 126 };
 static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
                                 SIGUSR1, SIGUSR2, SIGALRM, SIGCONT};
 
-/* DIR holds plain files only: the simulated device's shared file and those of NCCL's double. */
+/* DIR has only plain files: the simulated device's shared file and those of NCCL's double. */
 static void remove_folder(const char *path)
 {
     DIR *folder = opendir(path);
@@ -42,7 +40,7 @@ static void remove_folder(const char *path)
 
 static void run_child(char **command, const sigset_t *mask, pid_t parent)
 {
-    /* A launcher that is killed must not leave a job behind that nobody waits for. */
+    /* If the launcher is killed, its job must not go on with nobody waiting for it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(EXIT_FAILURE);
@@ -65,7 +63,7 @@ static int attend(pid_t child, const sigset_t *watched)
         }
         siginfo_t info;
         int number = sigwaitinfo(watched, &info);
-        /* What a terminal sends has reached the child already. */
+        /* The terminal's signals have reached the child already. */
         if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL) {
             kill(child, number);
         }

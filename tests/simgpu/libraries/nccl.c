@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* What is made for a program's own libraries says theirs. */
+/* A double that is made for a program's own libraries replaces this by their version. */
 __attribute__((weak)) const int simnccl_version = 23007;
 
 #define EXPORT __attribute__((visibility("default")))
@@ -21,23 +21,23 @@ enum {
     MAX_GROUP_NESTING = 1000,
 };
 
-/* Operations that are queued together: those of one communicator and stream in one group. */
+/* Operations that are queued together: those of one communicator and one stream in a group. */
 typedef struct batch_t {
     struct batch_t *next;
     ncclComm_t comm;
     CUstream stream;
-    bool captured; /* part of a graph: may run any number of times, takes no turn */
+    bool captured; /* part of a graph: may run any number of times, and takes no ticket */
     uint64_t ticket;
     simnccl_op_t *ops;
     size_t count;
 } batch_t;
 
-/* A communicator whose other ranks have still to be waited for. */
+/* A communicator that still waits for its other ranks. */
 typedef struct join_t {
     struct join_t *next;
     ncclComm_t comm;
     ncclComm_t *result;
-    ncclComm_t parent; /* NULL: not a split */
+    ncclComm_t parent; /* NULL: not made by a split */
     int color;
 } join_t;
 
@@ -54,7 +54,7 @@ static ncclResult_t fail(ncclResult_t result, const char *what)
     return result;
 }
 
-/* Said aloud, too: what a program makes of NCCL's error seldom tells. */
+/* Also prints it, because a program's message about an NCCL error seldom has the reason. */
 static ncclResult_t refuse_alone(const char *what, const char *why)
 {
     (void)fprintf(stderr,
@@ -144,7 +144,8 @@ static ncclResult_t comm_close(ncclComm_t comm, bool abort_running)
     return ncclSuccess;
 }
 
-/* FNV-1a: a child's name from its parent's, the same on all ranks without asking each other. */
+/* FNV-1a: derives a child's name from its parent's, so that all ranks get the same name without
+ * communication. */
 static void child_name(char *name, size_t name_bytes, const char *parent, uint32_t number,
                        int color)
 {
@@ -159,7 +160,8 @@ static void child_name(char *name, size_t name_bytes, const char *parent, uint32
     snprintf(name, name_bytes, "%016llx%016llx", (unsigned long long)low, (unsigned long long)high);
 }
 
-/* Waits for the parent's ranks to say their colors, and joins those of this rank's own. */
+/* Waits until the parent's ranks have given their colors, and joins those with this rank's
+ * color. */
 static ncclResult_t split_now(const join_t *join)
 {
     ncclComm_t parent = join->parent;
@@ -178,7 +180,7 @@ static ncclResult_t split_now(const join_t *join)
         rank += head->key[other] < mine || (head->key[other] == mine && other < parent->rank);
     }
     uint32_t number = ++parent->children;
-    /* Nobody may begin the next split before all have read this one's colors. */
+    /* Nobody may begin the next split before all ranks have read this one's colors. */
     if (!simnccl_barrier(&head->host_barrier, parent->nranks, &parent->aborted)) {
         return fail(ncclInternalError, "the communicator was aborted during ncclCommSplit");
     }
@@ -197,7 +199,7 @@ static ncclResult_t split_now(const join_t *join)
     return outcome;
 }
 
-/* All ranks of this thread have attached by now, so waiting in any order ends. */
+/* All ranks of this thread have attached by now, so it may wait for them in any order. */
 static ncclResult_t finish_joins(join_t *joins)
 {
     join_t *reversed = NULL;
@@ -253,8 +255,8 @@ EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-/* `config` of the public entry points is not looked at: every call here is a blocking one, which
- * a caller of the non-blocking kind sees as an operation that was done at once. */
+/* Ignores the `config` of the public entry points: every call here blocks, which a non-blocking
+ * caller sees as an operation that was done at once. */
 static ncclResult_t init_rank(ncclComm_t *result, int nranks, const ncclUniqueId *id, int rank)
 {
     char name[SIMNCCL_REGION_NAME_BYTES];
@@ -406,8 +408,8 @@ EXPORT ncclResult_t ncclCommMemStats(ncclComm_t comm, int which, uint64_t *value
 
 /* ---- queueing ---- */
 
-/* Runs on a stream. Operations of a communicator run one at a time, in the order queued, on
- * whatever streams they are; so the ranks agree on which operation is which. */
+/* Runs on a stream. Operations of a communicator run one at a time, in the order in which they were
+ * queued, on whatever streams. So all ranks agree which operation is which. */
 static void CUDA_CB run_batch(void *argument)
 {
     batch_t *batch = argument;
@@ -437,7 +439,7 @@ static void CUDA_CB run_batch(void *argument)
 static ncclResult_t queue_batch(batch_t *batch)
 {
     ncclComm_t comm = batch->comm;
-    /* A group may end while another of its devices is the current one. */
+    /* A group may end while another one of its devices is current. */
     CUcontext before = NULL;
     CUresult result = simnccl_enter(comm->context, &before);
     if (result != CUDA_SUCCESS) {
@@ -446,7 +448,7 @@ static ncclResult_t queue_batch(batch_t *batch)
         return from_driver(result, "cuCtxSetCurrent");
     }
     batch->captured = simnccl_is_capturing(batch->stream);
-    /* A captured batch belongs to a graph whose end is not reported, so it is never freed and
+    /* A captured batch belongs to a graph, whose end is not reported. So it is never freed, and
      * keeps its communicator. */
     atomic_fetch_add(&comm->references, 1);
     pthread_mutex_lock(&comm->lock);
@@ -486,10 +488,10 @@ static ncclResult_t queue_batches(batch_t *batches)
     return outcome;
 }
 
-/* Whether the host may believe what it will read there. What other ranks put in is not known here:
- * of a reduction it is taken to be what this one's is. A shorter object is sent in a buffer as long
- * as the longest one's, whose rest nobody has written: what is only handed on counts as its
- * beginning does. */
+/* Notes whether the host may use what it will read there. What other ranks send is unknown here;
+ * for a reduction it is assumed to be like this rank's own. A shorter object is sent in a buffer of
+ * the longest one's size, whose rest nobody has written. So data that is only passed on counts like
+ * its beginning. */
 static void note_values(const struct ncclComm *comm, const simnccl_op_t *op)
 {
     const size_t part = op->count * simnccl_type_bytes(op->type);
@@ -663,7 +665,7 @@ EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count
                                         .op = (int)op});
 }
 
-/* The operations that only move bytes differ in their kind and their buffers alone. */
+/* Operations that only move bytes differ only in their kind and buffers. */
 static ncclResult_t add_move(simnccl_kind_t kind, const void *send, void *recv, size_t count,
                              ncclDataType_t type, int peer, ncclComm_t comm, CUstream stream)
 {
@@ -724,8 +726,8 @@ EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int 
 EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
                                              ncclScalarResidence_t residence, ncclComm_t comm)
 {
-    /* A scalar on the device is read at once; NCCL reads it when the operation runs. Both see
-     * the same value unless the caller has work queued that writes it. */
+    /* A scalar on the device is read at once, while NCCL reads it when the operation runs. The
+     * value is the same unless queued work of the caller writes it. */
     (void)residence;
     pthread_mutex_lock(&comm->lock);
     int index = 0;
@@ -774,7 +776,7 @@ EXPORT ncclResult_t ncclMemFree(void *at)
     return from_driver(simnccl_device_free((CUdeviceptr)(uintptr_t)at), "ncclMemFree");
 }
 
-/* A registration's handle and a window are the registered address itself. */
+/* The handle of a registration, and a window, is the registered address itself. */
 EXPORT ncclResult_t ncclCommRegister(ncclComm_t comm, void *at, size_t bytes, void **handle)
 {
     (void)comm;
@@ -807,7 +809,8 @@ EXPORT ncclResult_t ncclGetVersion(int *version)
     return ncclSuccess;
 }
 
-/* Whether it would register buffers while a graph is captured, as the real one reads it. */
+/* Whether NCCL would register buffers during a graph's capture, by the variable that the real one
+ * reads. */
 EXPORT int simgpu_nccl_graph_register(void)
 {
     const char *told = getenv("NCCL_GRAPH_REGISTER");
@@ -836,8 +839,8 @@ EXPORT const char *ncclGetLastError(ncclComm_t comm)
     return group.last_error;
 }
 
-/* What this double cannot do says so instead of pretending: device-side communicators, one-sided
- * writes and growing a communicator. */
+/* Functions that this double cannot do return an error: device-side communicators, one-sided
+ * writes, and growing a communicator. */
 #define DEFINE_REFUSED(name)                                      \
     EXPORT ncclResult_t name(void);                               \
     EXPORT ncclResult_t name(void)                                \

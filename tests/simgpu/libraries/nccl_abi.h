@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The part of NCCL's binary interface that the double implements.
+/* The part of NCCL's binary interface that the double implements.
  *
- * PyTorch's wheels bring nccl.h, but not every header that nccl.h includes, so the few types are
- * declared here. Names and numbers are those of nccl.h 2.30; they have not changed since 2.10
- * except that later versions appended to them.
- */
+ * PyTorch's wheels contain nccl.h, but not every header that nccl.h includes, so the few types are
+ * declared here. Names and numbers are those of nccl.h 2.30. They have not changed since 2.10,
+ * except that later versions appended to them. */
 #ifndef SIMGPU_NCCL_ABI_H
 #define SIMGPU_NCCL_ABI_H
 

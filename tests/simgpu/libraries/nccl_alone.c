@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank of a large world, alone: collectives in which all ranks do the same need no other. */
+/* One rank of a large world, alone: it can run collectives in which all ranks do the same. */
 #include "nccl_double.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ bool simnccl_can_run_alone(simnccl_kind_t kind)
     }
 }
 
-/* Of so many ranks a sum is taken at most: of more it is too small, and nothing depends on it. */
+/* A sum includes at most this many ranks. With more it is too small, but nothing depends on it. */
 static void reduce(const struct ncclComm *comm, const simnccl_op_t *op, const char *from,
                    size_t count)
 {

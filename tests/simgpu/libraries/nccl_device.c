@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver as NCCL's double uses it: found by dlopen and dlsym, never linked. */
+/* The driver as NCCL's double uses it: found by dlopen and dlsym, not linked. */
 #include "nccl_double.h"
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ typedef struct {
 static driver_t driver;
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 
-/* The sizes of mapped allocations, which cuMemUnmap wants back. */
+/* The sizes of mapped allocations, which cuMemUnmap needs. */
 typedef struct mapped_t {
     struct mapped_t *next;
     CUdeviceptr at;
@@ -223,7 +223,7 @@ static CUresult map_new(const driver_t *d, mapped_t *mapped, size_t bytes, CUdev
             d->address_free(mapped->at, mapped->bytes);
         }
     }
-    /* The mapping keeps the memory; on failure this is what gives it back. */
+    /* The mapping keeps the memory; after a failure this frees it. */
     d->release(handle);
     return result;
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the files of NCCL's double share.
+/* Declarations that the files of NCCL's double share.
  *
  * A communicator is one shared memory file that every rank maps (nccl_region.c). An operation is
- * queued on the caller's stream as a host function; when the stream reaches it, all ranks meet in
- * the shared file and the bytes are really moved (nccl_move.c). Ranks are processes, threads, or
- * several communicators of one thread. Device memory of the simulated GPU is memory of this
- * process, so a host function may read and write it.
- */
+ * queued on the caller's stream as a host function. When the stream reaches it, all ranks meet in
+ * the shared file, and the bytes are really moved (nccl_move.c). Ranks are processes, threads, or
+ * several communicators of one thread. The simulated GPU's device memory is memory of this process,
+ * so a host function may read and write it. */
 #ifndef SIMGPU_NCCL_DOUBLE_H
 #define SIMGPU_NCCL_DOUBLE_H
 
@@ -20,42 +18,44 @@
 
 enum {
     SIMNCCL_MAX_RANKS = 64,
-    /* Of a world of which one rank is there alone (SIMGPU_NCCL_ALONE=1). */
+    /* In a world of which only one rank exists (SIMGPU_NCCL_ALONE=1). */
     SIMNCCL_MAX_RANKS_ALONE = 65536,
     SIMNCCL_REGION_NAME_BYTES = 40,
     SIMNCCL_MAX_SCALARS = 64,
-    /* Largest operation that moves its bytes when device contents are off (SIMGPU_CONTENTS=none),
-     * whatever they are: shapes and small messages arrive, gradients do not. */
+    /* With device contents off (SIMGPU_CONTENTS=none): the largest operation whose bytes are moved
+     * in any case. Shapes and small messages arrive, gradients do not. */
     SIMNCCL_SMALL_BYTES = SIMGPU_SMALL_CONTENTS_BYTES,
-    /* One rank's window in the shared file: what a rank shows the others in one round. */
+    /* One rank's window in the shared file: what it shows the others in one round. */
     SIMNCCL_SLOT_BYTES = 1024 * 1024,
     /* One message window for each ordered pair of ranks, for send and recv. */
     SIMNCCL_MAIL_BYTES = 64 * 1024,
 };
 
-/* A meeting point: the last rank that arrives opens it for all. */
+/* A barrier: the last rank that arrives opens it for all. */
 typedef struct {
     _Atomic uint32_t arrived;    /* ranks that wait in this round */
-    _Atomic uint32_t generation; /* rounds done; futex word */
+    _Atomic uint32_t generation; /* completed rounds; futex word */
 } simnccl_barrier_t;
 
 /* A window from one rank to another. `filled - drained` is 0 or 1. */
 typedef struct {
     _Atomic uint32_t filled;  /* messages written so far */
     _Atomic uint32_t drained; /* messages read so far */
-    _Atomic uint32_t lost;    /* the one that fills it stands for all of its operation: dropped */
+    _Atomic uint32_t lost;    /* the window's present message stands for its whole operation, whose
+                                 bytes are dropped */
 } simnccl_mail_t;
 
-/* Head of the shared file. All zero is its valid first state, so no rank has to create it first. */
+/* Head of the shared file. All zero is a valid initial state, so no rank has to create it first. */
 typedef struct {
     _Atomic uint32_t nranks;          /* 0 until the first rank has come */
     _Atomic uint32_t attached;        /* ranks that have mapped the file; futex word */
     _Atomic uint32_t mail_events;     /* windows filled or drained so far; futex word */
-    simnccl_barrier_t stream_barrier; /* ranks meet here inside an operation of a stream */
-    simnccl_barrier_t host_barrier;   /* ranks meet here inside ncclCommSplit */
+    simnccl_barrier_t stream_barrier; /* barrier inside an operation of a stream */
+    simnccl_barrier_t host_barrier;   /* barrier inside ncclCommSplit */
     int32_t color[SIMNCCL_MAX_RANKS]; /* what each rank passed to ncclCommSplit */
     int32_t key[SIMNCCL_MAX_RANKS];
-    _Atomic uint32_t knows[SIMNCCL_MAX_RANKS]; /* the contents that it sends in this operation */
+    _Atomic uint32_t knows[SIMNCCL_MAX_RANKS]; /* whether each rank knows the contents that it sends
+                                                  in this operation */
     simnccl_mail_t mail[SIMNCCL_MAX_RANKS][SIMNCCL_MAX_RANKS]; /* [from][to] */
 } simnccl_head_t;
 
@@ -65,13 +65,13 @@ typedef struct {
     char path[256];
 } simnccl_region_t;
 
-/* What the library takes of a device for itself, and why. */
+/* What the library takes of a device for itself, by purpose. */
 enum {
     SIMNCCL_MEMORY_OWN,
     SIMNCCL_MEMORY_RING,
     SIMNCCL_MEMORY_TREE,
     SIMNCCL_MEMORY_NVLS,
-    SIMNCCL_MEMORY_PEERS, /* and on: to send to that rank, and receive from it */
+    SIMNCCL_MEMORY_PEERS, /* and the following: to send to that rank, and receive from it */
     SIMNCCL_MEMORY_SLOTS = SIMNCCL_MEMORY_PEERS + SIMNCCL_MAX_RANKS,
 };
 
@@ -81,20 +81,21 @@ typedef struct {
 } simnccl_memory_t;
 
 struct ncclComm {
-    _Atomic uint32_t references; /* the user's one, and one for each operation in a stream */
+    _Atomic uint32_t references; /* the user's, and one for each operation in a stream */
     _Atomic uint32_t aborted;    /* 1: operations stop waiting for other ranks */
     int rank;
     int nranks;
-    bool alone; /* no other rank comes: what they bring is made of what this one brings */
+    bool alone; /* no other rank exists: its data is made from this rank's */
     CUdevice device;
-    CUcontext context; /* of the device: what stream 0 means to this communicator */
-    uint32_t children; /* splits and shrinks so far, part of the next child's name */
+    CUcontext context; /* of the device: what stream 0 means for this communicator */
+    uint32_t children; /* number of splits and shrinks, part of the next child's name */
     char name[SIMNCCL_REGION_NAME_BYTES];
     simnccl_region_t region;
-    simnccl_memory_t memory[SIMNCCL_MEMORY_SLOTS]; /* what the library takes for itself */
+    simnccl_memory_t memory[SIMNCCL_MEMORY_SLOTS]; /* memory that the library takes for itself */
     pthread_mutex_t lock;
     pthread_cond_t turn;                   /* now_serving changed */
-    uint64_t next_ticket;                  /* under lock: order in which operations were queued */
+    uint64_t next_ticket;                  /* under lock: numbers operations in the order in which
+                                              they were queued */
     uint64_t now_serving;                  /* under lock */
     bool executing;                        /* under lock: an operation is in progress */
     bool scalar_used[SIMNCCL_MAX_SCALARS]; /* under lock: ncclRedOpCreatePreMulSum */
@@ -116,16 +117,17 @@ typedef enum {
 
 typedef struct {
     simnccl_kind_t kind;
-    const char *send; /* device memory; NULL where the kind or this rank sends nothing */
-    char *recv;       /* device memory; NULL where the kind or this rank receives nothing */
-    size_t count;     /* elements: of one rank's part for kinds with parts, else of the whole */
+    const char *send; /* device memory; NULL if this rank sends nothing */
+    char *recv;       /* device memory; NULL if this rank receives nothing */
+    size_t count;     /* elements: of one rank's part in operations with parts, otherwise in
+                         total */
     ncclDataType_t type;
     size_t element_bytes; /* of `type` */
     int op;               /* ncclSum .. ncclAvg; premultiplied sums are ncclSum with `scale` */
-    double scale;         /* each contribution is multiplied by it before the reduction */
+    double scale;         /* each contribution is multiplied by this before the reduction */
     int peer;             /* root, or the other rank of a send or recv */
     bool scaled;
-    bool knows; /* this rank the contents of what it sends */
+    bool knows; /* this rank knows the contents of what it sends */
 } simnccl_op_t;
 
 /* nccl.c: 23007 is 2.30.7 */
@@ -133,78 +135,80 @@ extern const int simnccl_version;
 
 /* nccl_region.c */
 
-/* Maps the shared file `name` for `nranks` ranks and counts this rank as present; does not wait.
+/* Maps the shared file `name` for `nranks` ranks, and counts this rank as present; does not wait.
  * ncclInvalidArgument: other ranks passed another number of ranks. ncclSystemError: no file. */
 ncclResult_t simnccl_region_attach(simnccl_region_t *region, const char *name, int nranks);
-/* Waits until all ranks have attached; the file's name is gone afterwards. */
+/* Waits until all ranks have attached, and then removes the file's name. */
 ncclResult_t simnccl_region_wait_all(simnccl_region_t *region, int nranks);
 void simnccl_region_detach(simnccl_region_t *region);
 char *simnccl_region_slot(const simnccl_region_t *region, int rank);
 char *simnccl_region_mailbox(const simnccl_region_t *region, int nranks, int from, int to);
-/* Waits for all ranks. False: *aborted was set meanwhile, the meeting did not happen. */
+/* Waits for all ranks. False: *aborted was set meanwhile, and not all ranks came. */
 bool simnccl_barrier(simnccl_barrier_t *barrier, int nranks, const _Atomic uint32_t *aborted);
 /* Sleeps until *word differs from `seen`, or some milliseconds have passed. */
 void simnccl_wait_word(const _Atomic uint32_t *word, uint32_t seen);
 void simnccl_wake_word(const _Atomic uint32_t *word);
 
-/* nccl_memory.c: of the device, by the card's table (SIMGPU_NCCL) */
+/* nccl_memory.c: device memory by the card's table (SIMGPU_NCCL) */
 
-/* With the communicator. */
+/* Called when the communicator is made. */
 CUresult simnccl_memory_begin(ncclComm_t comm);
-/* Before its first operation of that kind. */
+/* Called before its first operation of that kind. */
 CUresult simnccl_memory_connect(ncclComm_t comm, const simnccl_op_t *op);
 void simnccl_memory_end(ncclComm_t comm);
 uint64_t simnccl_memory_bytes(const struct ncclComm *comm);
 
 /* nccl_move.c */
 
-/* Whether its bytes really travel, whatever they are. Every rank comes to the same answer. */
+/* Whether its bytes are moved whatever they are. Every rank gets the same answer. */
 bool simnccl_is_moved(const simnccl_op_t *op);
-/* Of one that is too large for that: whether they do where a sender knows them, as it does those of
- * an object, which is sent as bytes. Every rank comes to the same answer. */
+/* For one that is too large for that: whether its bytes are moved if a sender knows them, which may
+ * be an object that is sent as bytes. Every rank gets the same answer. */
 bool simnccl_may_be_object(const simnccl_op_t *op);
 
 size_t simnccl_type_bytes(ncclDataType_t type); /* 0: no such type */
 bool simnccl_can_reduce(ncclDataType_t type);
 double simnccl_read_scalar(const void *at, ncclDataType_t type);
-/* Into `out`, of `nranks` contributions. */
+/* Writes the reduction of `nranks` contributions to `out`. */
 void simnccl_reduce(void *out, const void *const *in, int nranks, size_t count,
                     const simnccl_op_t *op);
 /* Runs a group's operations of one communicator: collectives in order, then all sends and recvs
- * at once. Called from a stream; stops early when the communicator is aborted. */
+ * together. Called from a stream; stops early when the communicator is aborted. */
 void simnccl_run(ncclComm_t comm, const simnccl_op_t *ops, size_t count);
 
-/* nccl_alone.c: the only rank that is there */
+/* nccl_alone.c: the only rank that exists */
 
 bool simnccl_is_alone(void);
-/* Collectives in which all ranks do the same. */
+/* Whether all ranks do the same in such a collective. */
 bool simnccl_can_run_alone(simnccl_kind_t kind);
-/* One of them, with `count` elements of it moved; what others bring is what this rank brings. */
+/* Runs such a collective and moves `count` of its elements; what other ranks send is what this one
+ * sends. */
 void simnccl_run_alone(const struct ncclComm *comm, const simnccl_op_t *op, size_t count);
 
 /* nccl_device.c: the driver, reached by dlopen as NCCL reaches it */
 
-/* As NCCL's own runtime has it: a thread without a context gets the primary one of device 0. */
+/* As in NCCL's own runtime: a thread without a context gets the primary one of device 0. */
 CUresult simnccl_current_device(CUdevice *device);
-/* The context in which a communicator of the device works: the current one if it is the device's,
- * else the primary one. */
+/* The context for a communicator of the device: the current one if it is of this device, otherwise
+ * the primary one. */
 CUresult simnccl_device_context(CUcontext *context, CUdevice device);
-/* Makes it the thread's current one; *before (may be NULL): what was. */
+/* Makes it current for the thread; *before (may be NULL): the previous one. */
 CUresult simnccl_enter(CUcontext context, CUcontext *before);
-/* Device memory from cuMemCreate and cuMemMap, where the device has that; else from cuMemAlloc. */
+/* Device memory from cuMemCreate and cuMemMap if the device has these, otherwise from
+ * cuMemAlloc. */
 CUresult simnccl_device_alloc(CUdeviceptr *at, size_t bytes, CUdevice device);
 CUresult simnccl_device_free(CUdeviceptr at);
-/* It stands for a kernel: beside it those of other streams run. */
+/* The host function stands for a kernel, so those of other streams run at the same time. */
 CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument);
-/* Tells the simulated GPU that [at, at + bytes) is about to be stored to. */
+/* Tells the simulated GPU that the double is about to store to [at, at + bytes). */
 void simnccl_note_write(const void *at, size_t bytes);
-/* And that an operation has been queued whose values there are other ranks' (from: NULL), or follow
- * from those there. Nothing where `at` is NULL. */
+/* Tells it that an operation was queued that stores there what other ranks send (from: NULL), or
+ * what follows from the values at `from`. Does nothing if `at` is NULL. */
 void simnccl_note_carried(const void *at, size_t bytes, const void *from, size_t from_bytes);
-/* And that one has been queued that would store there, and moves nothing. */
+/* Tells it that an operation was queued that would store there, but moves nothing. */
 void simnccl_note_lost(const void *at, size_t bytes);
-/* False also where the driver cannot tell. */
-/* Whether what lies there is what a host wrote. */
+/* False also if the driver cannot say. */
+/* Whether a host wrote what lies there. */
 bool simnccl_is_known(const void *at, size_t bytes);
 bool simnccl_is_capturing(CUstream stream);
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Device memory that the real library takes for itself, by the rules of its source (2.30.7):
+/* Device memory that the real library takes for itself, by the rules of its source (2.30.7):
  *
  * - Everything comes from cuMemCreate, so that the smallest piece is a granule of 2 MiB (alloc.h).
  * - A communicator: three pieces for each channel, and two of its own (channel.cc, init.cc); one
  *   more for each NVLS channel, and one for their credits (nvls.cc).
- * - A connection from a peer on a channel: what is received into, a buffer for each of the
- *   protocols LL, LL128 and Simple; and one piece beside it for what is sent (transport/p2p.cc).
- *   Where devices cannot reach each other, all of that lies on the host (transport/shm.cc).
- * - A ring has one peer before it. A tree inside a machine is a chain: one peer more, where there
- *   are more than two ranks. NVLS: two buffers of 8 steps for each channel and head (nvls.cc).
+ * - A connection from a peer on a channel: a receive buffer for each of the protocols LL, LL128
+ *   and Simple, and one piece beside it for sending (transport/p2p.cc). Without access between the
+ *   devices, all of that lies on the host (transport/shm.cc).
+ * - In a ring each rank has one peer before it. A tree inside a machine is a chain, which adds one
+ *   peer if there are more than two ranks. NVLS: two buffers of 8 steps for each channel and head
+ *   (nvls.cc).
  * - send, recv and all-to-all have connections of their own to each peer that they reach.
  *
- * From 2.22 on, connections are made when an algorithm is used first; before, with the
- * communicator. Which algorithm is used follows the size of a message: what it may be is taken.
- */
+ * From 2.22 on, a connection is made when an algorithm first uses it; before, with the
+ * communicator. The algorithm depends on the size of a message; this counts every algorithm that it
+ * may be. */
 #include "nccl_double.h"
 
 #include <stdio.h>
@@ -23,21 +23,21 @@
 
 #define MIB       ((size_t)1 << 20)
 #define GRANULE   (2 * MIB)
-#define LAZY_FROM 22200 /* the version from which connections are made late */
+#define LAZY_FROM 22200 /* the first version that makes connections late */
 
 enum {
-    LL_BYTES = 8 * 512 * 8 * 16,        /* lines of a thread, threads, steps, bytes of a line */
-    LL128_BYTES = 120 * 640 * 8 * 8,    /* elements of a thread, threads, steps, bytes of one */
+    LL_BYTES = 8 * 512 * 8 * 16,        /* lines per thread, threads, steps, bytes per line */
+    LL128_BYTES = 120 * 640 * 8 * 8,    /* elements per thread, threads, steps, bytes per element */
     SIMPLE_BYTES = 4 * 1024 * 1024,     /* NCCL_BUFFSIZE */
-    HEAD_BYTES = 4096,                  /* of a connection's memory, beside its buffers */
+    HEAD_BYTES = 4096,                  /* of a connection's memory, besides its buffers */
     NVLS_BUFFER_BYTES = 128 * 1024 * 8, /* NCCL_NVLS_CHUNKSIZE, steps */
-    MOST_HEADS = 8,                     /* devices of a machine */
+    MOST_HEADS = 8,                     /* devices per machine */
     MOST_CHANNELS = 64,
-    /* Where nobody says of what card the memory is: less than the real one takes. */
+    /* Without a table for the card: less than the real library takes. */
     OWN_BYTES = 16 * 1024 * 1024,
 };
 
-/* Of the card's table, and of what the user has set for the real library. */
+/* From the card's table, and from the user's settings for the real library. */
 typedef struct {
     bool known, on_host;
     size_t channels, nvls_channels, peer_channels, connection_bytes;
@@ -73,8 +73,8 @@ static size_t limited(size_t channels)
     return channels < MOST_CHANNELS ? channels : MOST_CHANNELS;
 }
 
-/* "24,16,32": channels, NVLS channels, channels to a peer; ",host" where devices cannot reach each
- * other. */
+/* "24,16,32": channels, NVLS channels, channels to a peer; ",host" if devices have no access to
+ * each other. */
 static table_t read_table(void)
 {
     const char *text = getenv("SIMGPU_NCCL");
@@ -197,7 +197,7 @@ void simnccl_memory_end(ncclComm_t comm)
 {
     for (int slot = 0; slot < SIMNCCL_MEMORY_SLOTS; slot++) {
         if (comm->memory[slot].at) {
-            /* At exit the driver may have gone already, and the memory with it. */
+            /* At exit the driver, and the memory with it, may be gone already. */
             simnccl_device_free(comm->memory[slot].at);
             comm->memory[slot].at = 0;
             comm->memory[slot].bytes = 0;

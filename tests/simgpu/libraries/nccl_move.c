@@ -27,7 +27,7 @@ static float half_to_float(uint16_t bits)
     return value;
 }
 
-/* Rounds half to even, as the device's conversions do. */
+/* Rounds half to even, like the device's conversions. */
 static uint16_t float_to_half(float value)
 {
     uint32_t wide = 0;
@@ -72,7 +72,7 @@ static uint16_t float_to_bfloat(float value)
 
 #define SAME(x) (x)
 
-/* One reduction for an element type: `stored` in memory, `wide` while it is computed. */
+/* One reduction for an element type: `stored` in memory, `wide` during the computation. */
 #define DEFINE_REDUCE(name, stored, wide, widen, narrow)                                     \
     static wide name##_contribution(const void *in, size_t i, const simnccl_op_t *op)        \
     {                                                                                        \
@@ -119,8 +119,8 @@ DEFINE_REDUCE(reduce_float, float, float, SAME, SAME)
 DEFINE_REDUCE(reduce_double, double, double, SAME, SAME)
 DEFINE_REDUCE(reduce_bfloat, uint16_t, float, bfloat_to_float, float_to_bfloat)
 
-/* The 8-bit floats can be sent but not reduced: NCCL itself refuses that below compute
- * capability 9.0, and the simulated GPU is an 8.9. */
+/* The 8-bit floats can be sent, but not reduced: NCCL itself refuses that below compute capability
+ * 9.0, and the simulated GPU has 8.9. */
 static const struct {
     size_t bytes;
     reduce_fn reduce;
@@ -196,8 +196,8 @@ bool simnccl_may_be_object(const simnccl_op_t *op)
            op->kind != SIMNCCL_REDUCE_SCATTER;
 }
 
-/* Whether one of those that send here knows what it sends. A rank says so before it comes to the
- * barrier, and not anew before the next one. */
+/* Whether one of the sending ranks knows what it sends. A rank sets that before it comes to the
+ * barrier, and does not change it before the next one. */
 static bool is_known_to_a_sender(ncclComm_t comm, const simnccl_op_t *op)
 {
     const bool has_root = op->kind == SIMNCCL_BROADCAST || op->kind == SIMNCCL_SCATTER;
@@ -214,7 +214,7 @@ static bool is_known_to_a_sender(ncclComm_t comm, const simnccl_op_t *op)
     return false;
 }
 
-/* Elements of a collective that really travel. */
+/* How many elements of a collective are moved. */
 static size_t moved_count(ncclComm_t comm, const simnccl_op_t *op)
 {
     bool moved = simnccl_is_moved(op);
@@ -351,7 +351,7 @@ static bool run_collective(ncclComm_t comm, const simnccl_op_t *op)
         if (round.count > 0) {
             collect(comm, &round);
         }
-        /* Nobody may write the next round's bytes before all have read this round's. */
+        /* Nobody may write the next round's bytes before all ranks have read this round's. */
         if (!simnccl_barrier(barrier, comm->nranks, &comm->aborted)) {
             return false;
         }
@@ -366,7 +366,7 @@ typedef struct {
     size_t bytes;
     size_t done_bytes;
     bool finished;
-    bool lost; /* of a sender: it is only told that nothing comes */
+    bool lost; /* of a sender: it only signals that nothing comes */
 } transfer_t;
 
 /* Messages of a pair of ranks arrive in the order in which they were posted. */

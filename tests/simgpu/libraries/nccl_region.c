@@ -17,7 +17,8 @@ enum { WAIT_NANOSECONDS = 20 * 1000 * 1000, SPINS_BEFORE_SLEEP = 200 };
 
 static const size_t head_bytes = (sizeof(simnccl_head_t) + 4095) / 4096 * 4096;
 
-/* Beside the simulated GPU's own shared file, whose folder scripts/simgpu.sh removes at the end. */
+/* In the folder of the simulated GPU's own shared file, which scripts/simgpu.sh removes at the
+ * end. */
 static void region_path(char *path, size_t path_bytes, const char *name)
 {
     const char *shared = getenv("SIMGPU_SHARED");
@@ -94,7 +95,7 @@ char *simnccl_region_mailbox(const simnccl_region_t *region, int nranks, int fro
 
 void simnccl_wait_word(const _Atomic uint32_t *word, uint32_t seen)
 {
-    /* Bounded, because the other ranks may be gone and only this one's abort flag tells. */
+    /* With a limit: if the other ranks are gone, only this rank's abort flag changes. */
     struct timespec limit = {.tv_nsec = WAIT_NANOSECONDS};
     syscall(SYS_futex, word, FUTEX_WAIT, seen, &limit, NULL, 0);
 }

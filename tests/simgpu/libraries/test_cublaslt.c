@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cuBLASLt's double is told of a matrix, it answers again, as cublasLt.h has it. */
+/* cuBLASLt's double returns the attributes of a matrix as they were set, in the form of
+ * cublasLt.h. */
 #include <criterion/criterion.h>
 #include <stdint.h>
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * NCCL's double, with threads as ranks and a driver that runs each host function in a thread of
- * its own: what arrives is compared with what the operation is defined to bring.
- */
+/* NCCL's double, with threads as ranks and a driver that runs each host function in a thread of its
+ * own. The tests compare what arrives with the definition of the operation. */
 #include "nccl_double.h"
 
 #include <criterion/criterion.h>
@@ -48,7 +46,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
                                       ncclScalarResidence_t residence, ncclComm_t comm);
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 
-/* ---- a driver for the double: each rank's thread has one list of things it has queued ---- */
+/* ---- a driver for the double: each rank's thread has a list of its queued functions ---- */
 
 enum { MAX_QUEUED = 256 };
 
@@ -195,7 +193,7 @@ static void clear_settings(void)
     unsetenv("SIMGPU_SHARED");
     unsetenv("SIMGPU_CONTENTS");
     unsetenv("SIMGPU_NCCL");
-    /* A rank that waits for ever fails the test instead of holding up all others. */
+    /* So that a rank that waits forever fails the test instead of stopping all others. */
     alarm(60);
 }
 
@@ -270,7 +268,7 @@ Test(nccl, all_types_are_reduced)
 
 static void round_halves(ncclComm_t comm, int rank)
 {
-    /* Only rank 0 brings something, times one: what was stored must come back. Smallest
+    /* Only rank 0 contributes, times one, so that what was stored must come back. Smallest
      * subnormal, largest subnormal, smallest normal, one, largest, infinity. */
     static const uint16_t halves[] = {0x0001, 0x03ff, 0x0400, 0x3c00, 0x7bff, 0x7c00, 0x8001};
     enum { COUNT = sizeof(halves) / sizeof(halves[0]) };
@@ -283,7 +281,8 @@ static void round_halves(ncclComm_t comm, int rank)
     synchronize();
     cr_assert_arr_eq(values, halves, sizeof(halves));
 
-    /* 2049 lies between the halves 2048 and 2050 and goes to the even one; 2051 to 2052. */
+    /* 2049 lies between the halves 2048 and 2050 and rounds to the even one; 2051 rounds to
+     * 2052. */
     static const uint16_t parts[RANKS][2] = {{0x6800, 0x6801}, {0x3c00, 0x3c00}, {0, 0}};
     uint16_t sums[2];
     cr_assert_eq(ncclAllReduce(parts[rank], sums, 2, ncclFloat16, ncclSum, comm, NULL),
@@ -379,7 +378,7 @@ Test(nccl, parts_arrive_where_they_belong)
 
 static void order_of_operations(ncclComm_t comm, int rank)
 {
-    /* Each host function has a thread of its own here, as on as many streams. */
+    /* Each host function has a thread of its own here, as if on as many streams. */
     enum { COUNT = 100 };
     int values[COUNT];
     for (int i = 0; i < COUNT; i++) {
@@ -401,7 +400,8 @@ Test(nccl, operations_run_in_the_order_queued)
 
 static void exchange(ncclComm_t comm, int rank)
 {
-    /* Everybody sends everybody (itself too) two messages, the first of several windows. */
+    /* Everybody sends two messages to everybody, including itself; the first takes several
+     * windows. */
     enum { LONG = 50000 };
     int *out = malloc(LONG * sizeof(*out));
     int(*in)[LONG] = malloc(RANKS * sizeof(*in));
@@ -475,7 +475,8 @@ Test(nccl, one_thread_holds_all_ranks)
 
 static void split(ncclComm_t comm, int rank)
 {
-    /* Ranks 0 and 2 together, in reverse order; rank 1 in none; twice, as the names must differ. */
+    /* Ranks 0 and 2 together, in reverse order, without rank 1; twice, because the names must
+     * differ. */
     for (int round = 0; round < 2; round++) {
         ncclComm_t child = NULL;
         cr_assert_eq(ncclCommSplit(comm, rank == 1 ? NCCL_SPLIT_NOCOLOR : 5, -rank, &child, NULL),
@@ -530,8 +531,8 @@ static void abort_alone(ncclComm_t comm, int rank)
     }
     int value = 1;
     ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, NULL);
-    /* The others never come. on_all_ranks destroys this communicator, so take one more look at
-     * it only through the operation that must end. */
+    /* The others never come. on_all_ranks destroys this communicator, so the test can observe only
+     * that the operation ends. */
     atomic_store(&comm->aborted, 1);
     synchronize();
     cr_assert_eq(value, 1);
@@ -561,7 +562,7 @@ Test(nccl, contents_off_moves_small_messages_only)
     on_all_ranks(without_contents);
 }
 
-/* ---- what it takes of the device ---- */
+/* ---- memory of the device ---- */
 
 #define EXPECT_MIB(mib) cr_assert_eq((int)(taken_bytes >> 20), mib, "%zu MiB", taken_bytes >> 20)
 
@@ -569,7 +570,7 @@ static void use_all_connections(ncclComm_t comm, int rank)
 {
     static int parts[RANKS][RANKS];
     int value = rank;
-    /* 24 channels are made ready as 32, with three pieces of 2 MiB each; 16 of NVLS; 3 more. */
+    /* 24 channels are prepared as 32, with three pieces of 2 MiB each; 16 of NVLS; 3 more. */
     EXPECT_MIB(2 * (3 * 32 + 16 + 3));
     ncclBroadcast(&value, &value, 1, ncclInt32, 0, comm, NULL);
     EXPECT_MIB(230 + 24 * (10 + 2));
@@ -593,7 +594,7 @@ static void use_with_small_buffers(ncclComm_t comm, int rank)
     int value = rank;
     EXPECT_MIB(2 * (2 + 3 * 4));
     ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, NULL);
-    /* Simple of 1 MiB, with LL and LL128 as they are: 8 MiB to receive into. Ring and tree. */
+    /* Simple with 1 MiB, LL and LL128 unchanged: 8 MiB of receive buffers. Ring and tree. */
     EXPECT_MIB(28 + 2 * 4 * (8 + 2));
 }
 

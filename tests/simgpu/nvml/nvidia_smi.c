@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A double of nvidia-smi for commands of a dry run, which have it before all others on PATH: its
- * answers are the simulated cards'. It has the table, -L, and --query-gpu and --query-compute-apps
- * as CSV, of all cards or one (-i). Anything else is refused by name, with status 2.
- */
+/* A double of nvidia-smi for the commands of a dry run, first on their PATH. It answers for the
+ * simulated cards: the table, -L, and --query-gpu and --query-compute-apps as CSV, for all cards or
+ * one (-i). It rejects any other option by name, with status 2. */
 #include "nvml_abi.h"
 
 #include <stdbool.h>
@@ -68,7 +66,7 @@ static struct card read_card(nvmlDevice_t handle)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* A process where one is asked for, else NULL. */
+/* process: NULL unless the query is about processes. */
 typedef void show_t(const struct card *card, const nvmlProcessInfo_v2_t *process, char *out);
 
 #define SHOW(name, format, ...)                                                               \
@@ -119,7 +117,7 @@ static void show_time(const struct card *card, const nvmlProcessInfo_v2_t *proce
 }
 
 static const struct field {
-    const char *name, *unit; /* unit: "" where it has none */
+    const char *name, *unit; /* unit: "" if it has none */
     show_t *show;
     bool of_process;
 } fields[] = {

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A double of libnvidia-ml.so.1 for the simulated GPU: the calls that PyTorch, NCCL and pynvml
- * make. An index counts physical devices: CUDA_VISIBLE_DEVICES means nothing to NVML.
+/* A double of libnvidia-ml.so.1 for the simulated GPU, with the calls that PyTorch, NCCL and pynvml
+ * make. An index counts physical devices: NVML ignores CUDA_VISIBLE_DEVICES.
  *
- * What the simulated board does not have (NVLink, MIG, fabric, fans) is answered with
- * NVML_ERROR_NOT_SUPPORTED, as a board without it does.
- */
+ * For what the simulated board lacks (NVLink, MIG, fabric, fans) it returns
+ * NVML_ERROR_NOT_SUPPORTED, as for a real board without it. */
 #include "nvml_abi.h"
 #include "usage.h"
 
@@ -23,7 +21,7 @@
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned init_count;
 
-/* A handle is the address of its device's place here. */
+/* A handle is the address of its device's entry here. */
 struct nvmlDevice_st {
     char unused;
 };
@@ -115,7 +113,7 @@ static nvmlReturn_t give_number(unsigned *out, unsigned number)
     return NVML_SUCCESS;
 }
 
-/* The device's number, or -1 for what is no handle. */
+/* The device's number; -1 for an invalid handle. */
 static int index_of(nvmlDevice_t handle)
 {
     for (int i = 0; i < (int)sim_settings.devices; i++) {
@@ -136,8 +134,8 @@ static int index_of(nvmlDevice_t handle)
         return NVML_ERROR_INVALID_ARGUMENT; \
     }
 
-/* The last part of the version: "01", or another number where settings make the driver answer
- * differently. Whoever remembers what it found out of one driver does not take it for another's. */
+/* The last part of the version: "01", or another number if settings change the driver's answers. So
+ * nobody who remembers one driver's answers takes them for another's. */
 static unsigned revision(void)
 {
     unsigned hash = 0;
@@ -155,7 +153,8 @@ API(nvmlSystemGetDriverVersion, (char *out, unsigned length))
     if (!is_initialized()) {
         return NVML_ERROR_UNINITIALIZED;
     }
-    /* The branch that brought a CUDA version is its own number; any one will parse. */
+    /* The branch that belongs to a CUDA version has a number of its own; any number can be
+     * parsed. */
     snprintf(text, sizeof(text), "5%llu.00.%02u",
              (unsigned long long)(sim_settings.driver_version / 10 % 100 + 70), revision());
     return give_text(out, length, text);
@@ -428,8 +427,8 @@ API(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t handle, nvmlMemory_v2_t *memory))
 
 #define MAX_PROCESSES 256
 
-/* Documented for all versions: *count is the room on the way in and the number on the way out; too
-   little room is NVML_ERROR_INSUFFICIENT_SIZE with nothing filled in. */
+/* Documented for all versions: *count is the capacity on entry and the number on return. If the
+ * capacity is too small: NVML_ERROR_INSUFFICIENT_SIZE, and nothing is filled in. */
 static nvmlReturn_t list_processes(int device, unsigned *count, uint32_t pids[MAX_PROCESSES],
                                    uint64_t bytes[MAX_PROCESSES], const void *out)
 {
@@ -563,7 +562,7 @@ API(nvmlDeviceGetP2PStatus, (nvmlDevice_t handle, nvmlDevice_t peer, int capabil
         capability >= NVML_P2P_CAPS_INDEX_UNKNOWN) {
         return NVML_ERROR_INVALID_ARGUMENT;
     }
-    /* Peers reach each other over PCIe: the board has no NVLink. */
+    /* Peers access each other over PCIe: the board has no NVLink. */
     int reachable =
         sim_settings.peers && index_of(peer) != device && capability != NVML_P2P_CAPS_INDEX_NVLINK;
     *status = reachable ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
@@ -616,7 +615,7 @@ API(nvmlDeviceGetPersistenceMode, (nvmlDevice_t handle, unsigned *enabled))
     return give_number(enabled, 1);
 }
 
-/* Absent on this board: one answer, so what else is asked is never read and not declared. */
+/* Absent on this board: the answer is always the same, so the other arguments are not declared. */
 #define ABSENT(name)                                                \
     API(name, (nvmlDevice_t handle))                                \
     {                                                               \

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The part of NVML's public interface that this double implements: types and constants as NVIDIA's
- * documentation ("NVML API Reference Guide") and its nvidia-ml-py package (pynvml.py) lay them out.
- * The header itself is not among the CUDA headers that this project builds with.
- */
+/* The part of NVML's public interface that this double implements: types and constants as in
+ * NVIDIA's documentation ("NVML API Reference Guide") and its nvidia-ml-py package (pynvml.py).
+ * This project's CUDA headers do not include NVML's header. */
 #ifndef SIMGPU_NVML_ABI_H
 #define SIMGPU_NVML_ABI_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory of a simulated device is used, and by whom, as seen from outside the driver.
- * See usage.h. */
+/* How much memory of a simulated device is used, and by which processes, as seen from outside the
+ * driver. See usage.h. */
 #include "usage.h"
 
 #include "../driver/account.h"
@@ -11,15 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The accounting takes a line of the shared file, so it is opened at the first question, not at
-   nvmlInit: most processes that load NVML never ask. */
+/* Opening the account takes a line of the shared file. So it is opened at the first query, not at
+ * nvmlInit: most processes that load NVML never query. */
 static void open_shared(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, sim_account_open);
 }
 
-/* A function of the driver double, where one is already loaded: NVML never loads it. */
+/* A function of the driver double, if that is loaded already: NVML never loads it. */
 static uint64_t ask_driver(const char *function, int device)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Compile-time comparison of this double's own layouts with the public header, where the header is
- * of the generation being built. (The other generation's header cannot be included beside it.)
- */
+/* Compares this double's own layouts with the public header at compile time, if the header is of
+ * the generation being built. (The other generation's header cannot be included as well.) */
 #include "device_prop.h"
 
 #include <cuda_runtime_api.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Arrays and mipmapped arrays, 3D copies' translation, and copies between devices.
- */
+/* Arrays and mipmapped arrays, the translation of 3D copies, and copies between devices. */
 #include "runtime.h"
 
 #include <string.h>
@@ -219,8 +217,8 @@ RT_API(cudaMipmappedArrayGetSparseProperties,
                    (CUmipmappedArray)array);
 }
 
-/* Bytes of an element, by which positions and extents of copies that touch an array are counted
-   (cudaMemcpy3D's documentation: bytes where no array takes part). */
+/* Bytes of an element: copies that involve an array count positions and extents in elements
+ * (cudaMemcpy3D's documentation; bytes if there is no array). */
 static cudaError_t element_bytes(const struct rt_driver *driver, cudaArray_t array, size_t *bytes)
 {
     CUDA_ARRAY3D_DESCRIPTOR full;
@@ -286,8 +284,8 @@ cudaError_t rt_copy_3d(const struct rt_driver *driver, const struct cudaMemcpy3D
     return cudaSuccess;
 }
 
-/* Copies between devices: each side is named by its device's primary context. libcudart exports
-   them in one flavour only. */
+/* Copies between devices: the device's primary context stands for each side. libcudart exports
+ * these in one flavour only. */
 static cudaError_t peer_contexts(const struct rt_driver **driver, int to, int from,
                                  CUcontext *to_context, CUcontext *from_context)
 {

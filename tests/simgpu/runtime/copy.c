@@ -147,7 +147,7 @@ RT_STREAM_API(cudaMemcpy3DAsync, _ptsz,
     return rt_note(error == cudaSuccess ? RT_TRY(driver, cuMemcpy3DAsync, &copy, stream) : error);
 }
 
-/* A peer copy is a 3D copy whose two sides name their devices. */
+/* A peer copy is a 3D copy in which each side names its device. */
 static cudaError_t copy_3d_peer(const struct rt_driver **driver,
                                 const struct cudaMemcpy3DPeerParms *params, CUDA_MEMCPY3D_PEER *out)
 {
@@ -273,7 +273,7 @@ RT_STREAM_API(cudaMemset2DAsync, _ptsz,
                    height, stream);
 }
 
-/* A box is filled slice by slice: its rows need not reach the next slice. */
+/* A box is filled slice by slice, because its rows need not reach the next slice. */
 static cudaError_t fill_3d(const struct cudaPitchedPtr *pitched, int value,
                            const struct cudaExtent *extent, const cudaStream_t *stream)
 {

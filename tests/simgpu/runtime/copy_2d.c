@@ -119,7 +119,7 @@ RT_STREAM_API(cudaMemcpy2DArrayToArray, _ptds,
 }
 
 /* A run of bytes through an array, row after row (cudaMemcpyToArray and its kin): the rest of the
-   first row, then whole rows, then the beginning of the last. */
+ * first row, then whole rows, then the beginning of the last. */
 static cudaError_t copy_run(struct side *array, struct side *linear, int into_array, size_t count,
                             enum cudaMemcpyKind kind, const cudaStream_t *stream)
 {

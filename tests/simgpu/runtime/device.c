@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Devices and primary contexts. The calling thread's device is the device of the driver's current
- * context; nothing else remembers it. A primary context is retained when it is first needed.
- */
+/* Devices and primary contexts. The calling thread's device is that of the driver's current
+ * context; it is stored nowhere else. A primary context is retained at its first use. */
 #include "runtime.h"
 
 #include <pthread.h>
@@ -10,8 +8,8 @@
 
 #define MAX_DEVICES 64
 
-/* The primary contexts that this runtime retained. `live` is false after cudaDeviceReset: threads
-   that still have such a context current get it back alive at their next call. */
+/* The primary contexts that this runtime retained. `live` is false after cudaDeviceReset: a thread
+ * in which such a context is still current revives it at its next call. */
 static struct {
     pthread_mutex_t lock;
     struct {
@@ -20,7 +18,7 @@ static struct {
     } device[MAX_DEVICES];
 } primary = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Spares every call the search below as long as nothing was ever reset. */
+/* Saves every call the search below as long as nothing was ever reset. */
 static atomic_bool any_reset;
 
 cudaError_t rt_primary_context(const struct rt_driver *driver, int device, CUcontext *context)
@@ -205,7 +203,8 @@ RT_API(cudaGetDeviceFlags, (unsigned *flags))
     return rt_note(error);
 }
 
-/* Not noted: it also puts an end to a sticky error, with the context that had it. */
+/* Its result is not noted: the call also ends a sticky error, together with the context that had
+ * it. */
 RT_API(cudaDeviceReset, (void))
 {
     const struct rt_driver *driver = NULL;
@@ -297,7 +296,7 @@ RT_API(cudaDeviceFlushGPUDirectRDMAWrites, (enum cudaFlushGPUDirectRDMAWritesTar
                    (CUflushGPUDirectRDMAWritesScope)scope);
 }
 
-/* The functions that name a device work on its handle, which cuDeviceGet gives or refuses. */
+/* Functions that name a device use its handle, from cuDeviceGet, which checks the ordinal. */
 #define RT_DEVICE_CALL(function, ordinal, ...)                          \
     __extension__({                                                     \
         const struct rt_driver *driver_ = NULL;                         \

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cudaGetDeviceProperties: one table says which attribute of the driver fills which field.
- */
+/* cudaGetDeviceProperties: one table maps the driver's attributes to fields. */
 #include "device_prop.h"
 
 #include <string.h>
@@ -11,7 +9,7 @@ struct prop_row {
     CUdevice_attribute attribute;
 };
 
-/* An int field and a size_t one are told apart by their width; an item is one int of an array. */
+/* The width distinguishes an int field from a size_t one; an item is one int of an array. */
 #define FIELD(field, attribute)                                                                 \
     {                                                                                           \
         offsetof(struct rt_device_prop, field), sizeof(((struct rt_device_prop *)NULL)->field), \
@@ -145,7 +143,7 @@ static const struct prop_row prop_rows[] = {
 #endif
 };
 
-/* An attribute that this driver does not know stays 0, as an older driver leaves it. */
+/* An attribute that this driver does not know stays 0, as with an older driver. */
 static void fill_rows(const struct rt_driver *driver, CUdevice device, struct rt_device_prop *prop)
 {
     for (size_t i = 0; i < sizeof(prop_rows) / sizeof(prop_rows[0]); i++) {

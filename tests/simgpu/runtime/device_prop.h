@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cudaDeviceProp, whose layout changed from CUDA 12 to 13: fields left in the middle, and others
- * took part of the reserved tail. RT_PROP_12(field) stands where 12 has a field that 13 lacks.
- * abi_check.c compares this with the public header of the generation that is being built with.
- */
+/* cudaDeviceProp, whose layout changed from CUDA 12 to 13: some fields in the middle were removed,
+ * and others took part of the reserved tail. RT_PROP_12(field) marks a field of 12 that 13 lacks.
+ * abi_check.c compares this with the public header of the generation being built. */
 #ifndef SIMGPU_RUNTIME_DEVICE_PROP_H
 #define SIMGPU_RUNTIME_DEVICE_PROP_H
 

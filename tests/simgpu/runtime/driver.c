@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The way to the driver, as the real runtime takes it: dlopen("libcuda.so.1"), dlsym of
- * cuDriverGetVersion and cuGetProcAddress_v2, every other name through the latter, once for each
- * meaning of stream 0. Nothing is loaded before the first CUDA call.
- */
+/* How the double finds the driver, in the same way as the real runtime: dlopen("libcuda.so.1"),
+ * dlsym of cuDriverGetVersion and cuGetProcAddress_v2, every other name through the latter, once
+ * for each meaning of stream 0. Nothing is loaded before the first CUDA call. */
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -45,8 +43,8 @@ static void fill(struct rt_driver *table, PFN_cuGetProcAddress_v12000 resolver,
 #undef RT_ROW
 }
 
-/* Held only by the thread that loads; several may, and then the first to publish wins. A lock here
-   would be held across libcuda's constructors. */
+/* Used only by the thread that loads. Several threads may load, and the first one to publish wins.
+ * A lock would be held across libcuda's constructors. */
 static cudaError_t load(struct loaded **out)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);

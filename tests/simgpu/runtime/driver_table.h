@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Every driver function that the runtime double calls, once: RT_ROW(field, symbol, version).
+/* Every driver function that the runtime double calls, once: RT_ROW(field, symbol, version).
  *
- * `version` is the CUDA version whose signature is meant; it is what cuGetProcAddress_v2 is asked
- * for, and with `symbol` it names the function type in cudaTypedefs.h (PFN_<symbol>_v<version>).
- * `field` is the name under which the runtime calls it; it differs from `symbol` only where two
- * versions of one symbol are in use.
+ * `version` is the CUDA version with the wanted signature. It is passed to cuGetProcAddress_v2, and
+ * with `symbol` it names the function type in cudaTypedefs.h (PFN_<symbol>_v<version>). `field` is
+ * the name under which the runtime calls it; it differs from `symbol` only if two versions of one
+ * symbol are in use.
  *
- * Rows from newer headers than CUDA 12.4 take their type from driver_types_newer.h.
- */
+ * Rows from newer headers than CUDA 12.4 take their type from driver_types_newer.h. */
 #define RT_DRIVER_TABLE(RT_ROW)                                                                 \
     /* devices and contexts */                                                                  \
     RT_ROW(cuInit, cuInit, 2000)                                                                \

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Function types of driver functions that appeared after CUDA 12.4, for headers that lack them.
+/* Types of driver functions that appeared after CUDA 12.4, for headers that lack them.
  *
- * The signatures are those of cudaTypedefs.h in the version that a name ends with. Structures that
- * an older cuda.h does not declare are passed on unread, so they are `void` here.
- */
+ * The signatures are those of cudaTypedefs.h in the version at the end of a name. Structures that
+ * an older cuda.h does not declare are passed on unread, so they are `void` here. */
 #ifndef SIMGPU_RUNTIME_DRIVER_TYPES_NEWER_H
 #define SIMGPU_RUNTIME_DRIVER_TYPES_NEWER_H
 

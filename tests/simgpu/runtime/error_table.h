@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Every error of the runtime: RT_ERROR(number, name, text). Numbers and names are the public
- * header's (enum cudaError in driver_types.h, CUDA 13.2), of which older headers know a part.
- */
+/* Every error of the runtime: RT_ERROR(number, name, text). Numbers and names are the public
+ * header's (enum cudaError in driver_types.h, CUDA 13.2); older headers have a part of them. */
 #define RT_ERROR_TABLE(RT_ERROR)                                                                  \
     RT_ERROR(0, "cudaSuccess", "no error")                                                        \
     RT_ERROR(1, "cudaErrorInvalidValue", "invalid argument")                                      \

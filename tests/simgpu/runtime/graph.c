@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Graphs: nodes of each kind, in the runtime's words on one side and the driver's on the other.
- */
+/* Graphs: nodes of each kind, translated between the runtime's structures and the driver's. */
 #include "runtime.h"
 
 #include <string.h>
 #include <vector_types.h>
 
-/* The structures without tails that later headers added; 12 and 13 agree on these. */
+/* The structures without the tails that later headers added; 12 and 13 agree on these. */
 struct kernel_params {
     const void *function;
     dim3 grid, block;
@@ -66,7 +64,7 @@ RT_API(cudaGraphExecKernelNodeSetParams,
     return RT_KERNEL_CALL(params, cuGraphExecKernelNodeSetParams, exec, node, &kernel_);
 }
 
-/* The function comes back as a kernel handle, which is accepted wherever a function is. */
+/* The function is returned as a kernel handle, which is accepted wherever a function is. */
 RT_API(cudaGraphKernelNodeGetParams, (cudaGraphNode_t node, struct kernel_params *params))
 {
     CUDA_KERNEL_NODE_PARAMS_v2 kernel;
@@ -106,7 +104,7 @@ RT_API(cudaGraphKernelNodeSetAttribute,
     return RT_CALL(cuGraphKernelNodeSetAttribute, node, (CUkernelNodeAttrID)name, value);
 }
 
-/* Copies and fills name the context they run in: the calling thread's. */
+/* Copies and fills name their context: that of the calling thread. */
 #define RT_COPY_CALL(params, function, ...)                        \
     __extension__({                                                \
         const struct rt_driver *driver_ = NULL;                    \
@@ -181,7 +179,7 @@ RT_API(cudaGraphExecMemcpyNodeSetParams1D,
     return RT_COPY_CALL(&params, cuGraphExecMemcpyNodeSetParams, exec, node, &copy_, context_);
 }
 
-/* The copy's kind is not kept: it follows from what the two sides are. */
+/* The copy's kind is not kept, because it follows from the two sides. */
 RT_API(cudaGraphMemcpyNodeGetParams, (cudaGraphNode_t node, struct cudaMemcpy3DParms *params))
 {
     CUDA_MEMCPY3D copy;
@@ -508,7 +506,7 @@ static cudaError_t to_driver_node(const struct rt_driver *driver, const struct n
     }
 }
 
-/* Bodies of conditional nodes and addresses of allocation nodes are answers. */
+/* The bodies of conditional nodes and the addresses of allocation nodes are outputs. */
 static void give_answers(const CUgraphNodeParams *from, struct node_params *to)
 {
     CUgraphNodeParams answers;
@@ -575,8 +573,7 @@ RT_API(cudaGraphExecNodeSetParams,
     return rt_note(error);
 }
 
-/* The functions on dependencies carry edge data: in CUDA 12 those named _v2, in 13 the only ones.
- */
+/* Functions on dependencies have edge data: in CUDA 12 those named _v2, in 13 the only ones. */
 #if RT_ABI == 12
 #    define WITH_EDGES(name) name##_v2
 

@@ -4,7 +4,7 @@
  */
 #include "runtime.h"
 
-/* The kernel in the calling thread's context, where attributes and occupancy are asked. */
+/* The kernel in the calling thread's context, whose attributes and occupancy are wanted. */
 static cudaError_t function_of(const struct rt_driver **driver, const void *symbol, CUfunction *out)
 {
     CUkernel kernel = NULL;

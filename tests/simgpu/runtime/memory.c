@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Memory that no stream orders: allocation of every kind, host registration, pointers, pools, IPC.
- */
+/* Memory without stream order: allocation of every kind, host registration, pointers, pools,
+ * IPC. */
 #include "runtime.h"
 
 #include <string.h>
@@ -11,7 +10,7 @@ RT_API(cudaMemGetInfo, (size_t * free_bytes, size_t *total_bytes))
     return RT_CALL(cuMemGetInfo, free_bytes, total_bytes);
 }
 
-/* A request for 0 bytes succeeds with a null pointer; the driver's refuses it. */
+/* A request for 0 bytes succeeds with a null pointer; the driver would refuse it. */
 RT_API(cudaMalloc, (void **pointer, size_t size_bytes))
 {
     if (!pointer) {
@@ -25,7 +24,7 @@ RT_API(cudaMalloc, (void **pointer, size_t size_bytes))
     return RT_CALL(cuMemAlloc, (CUdeviceptr *)pointer, size_bytes);
 }
 
-/* Freeing a null pointer does nothing but what every call does: the context comes to exist. */
+/* Freeing a null pointer only makes the context exist, as every call does. */
 RT_API(cudaFree, (void *pointer))
 {
     if (!pointer) {
@@ -40,8 +39,8 @@ RT_API(cudaMallocManaged, (void **pointer, size_t size_bytes, unsigned flags))
     return RT_CALL(cuMemAllocManaged, (CUdeviceptr *)pointer, size_bytes, flags);
 }
 
-/* The driver wants the largest access that will be coalesced; 4 bytes asks for no more than rows.
- */
+/* The driver asks for the largest access that will be coalesced; 4 bytes requires nothing beyond
+ * rows. */
 #define PITCH_ELEMENT_BYTES 4
 
 RT_API(cudaMallocPitch, (void **pointer, size_t *pitch_bytes, size_t width_bytes, size_t height))
@@ -149,7 +148,7 @@ RT_API(cudaPointerGetAttributes, (struct pointer_attributes * attributes, const 
     if (error != cudaSuccess) {
         return error;
     }
-    /* Since CUDA 11 plain host memory is not an error but a type of its own, of no device. */
+    /* Since CUDA 11 plain host memory is not an error but a type of its own, without a device. */
     if ((int)type == 0) {
         *attributes = (struct pointer_attributes){cudaMemoryTypeUnregistered, cudaInvalidDeviceId,
                                                   NULL, (void *)(uintptr_t)pointer};

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Memory that a stream orders: allocation, prefetch, discard. Compiled for both stream flavours.
- */
+/* Stream-ordered memory: allocation, prefetch, discard. Compiled for both stream flavours. */
 #include "runtime.h"
 
 RT_STREAM_API(cudaMallocAsync, _ptsz, (void **pointer, size_t size_bytes, cudaStream_t stream))

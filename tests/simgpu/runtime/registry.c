@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What compiled CUDA code registers at start-up, and kernels by host function: images (fat
- * binaries) become driver libraries when something of theirs is first used, not before.
+/* What compiled CUDA code registers at start-up, and kernels by host function. Images (fat
+ * binaries) become driver libraries when something in them is first used.
  *
- * The entry points' prototypes are those of crt/host_runtime.h and crt/device_functions.h.
- */
+ * The entry points' prototypes are those of crt/host_runtime.h and crt/device_functions.h. */
 #include "runtime.h"
 
 #include <pthread.h>
@@ -20,24 +18,24 @@ struct managed {
 
 struct image {
     const void *data;
-    CUlibrary library;       /* NULL until something of the image is used */
-    struct managed *managed; /* variables whose host-side pointers loading fills in */
+    CUlibrary library;       /* NULL until something in the image is used */
+    struct managed *managed; /* variables whose host-side pointers are set at loading */
 };
 
 enum entry_kind { ENTRY_EMPTY, ENTRY_GONE, ENTRY_FUNCTION, ENTRY_KERNEL, ENTRY_VARIABLE };
 
 struct entry {
-    const void *key; /* host function, kernel handle given out, or host variable */
+    const void *key; /* host function, returned kernel handle, or host variable */
     enum entry_kind kind;
-    struct image *image; /* NULL for a kernel handle given out */
+    struct image *image; /* NULL for a returned kernel handle */
     const char *name;    /* the caller's string: compiled code passes literals */
     CUkernel kernel;     /* NULL until first use */
-    CUdeviceptr address; /* of a variable: 0 until first use */
+    CUdeviceptr address; /* of a variable; 0 until first use */
     size_t size_bytes;   /* of a variable */
 };
 
 /* Open addressing, a power of two of slots, at most half of them in use. PyTorch registers tens of
-   thousands of functions. */
+ * thousands of functions. */
 static struct {
     pthread_mutex_t lock;
     struct entry *slots;
@@ -95,8 +93,8 @@ static int grow(void)
     return 0;
 }
 
-/* Registration has no way to report an error (its functions return nothing), so what could not be
-   stored shows as cudaErrorInvalidDeviceFunction at use. The lock is held. */
+/* Registration cannot report errors (its functions return nothing). So what could not be stored
+ * shows as cudaErrorInvalidDeviceFunction at its use. The caller holds the lock. */
 static int insert(const struct entry *entry)
 {
     struct entry *present = find(entry->key);
@@ -112,7 +110,7 @@ static int insert(const struct entry *entry)
     return 0;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static cudaError_t load_image(const struct rt_driver *driver, struct image *image)
 {
     if (image->library) {
@@ -222,7 +220,8 @@ RT_EXPORT(char, __cudaInitModule, (void **handle))
     return error == cudaSuccess ? 1 : 0;
 }
 
-/* Runs from exit handlers, when the driver may have gone: the library is left to the process. */
+/* Runs from exit handlers, when the driver may be gone, so the library is left to the end of the
+ * process. */
 RT_EXPORT(void, __cudaUnregisterFatBinary, (void **handle))
 {
     struct image *image = (struct image *)handle;

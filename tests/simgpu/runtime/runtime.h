@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The runtime double's inner contract: how an exported function is written.
+/* The internal contract of the runtime double: how an exported function is written.
  *
  * Two libraries are built from these sources, with RT_ABI 12 and 13: the layouts and signatures of
- * libcudart.so.12 and libcudart.so.13 where the two differ (abi.h). Files that serve streams are
- * compiled twice, with RT_PER_THREAD 0 and 1, since every function that takes a stream has two
- * exports that differ only in what stream 0 means: `cudaX`, and `cudaX_ptsz` or `cudaX_ptds`.
+ * libcudart.so.12 and libcudart.so.13 where the two differ (abi.h). Files about streams are
+ * compiled twice, with RT_PER_THREAD 0 and 1, because every function with a stream argument has two
+ * exports that differ only in the meaning of stream 0: `cudaX`, and `cudaX_ptsz` or `cudaX_ptds`.
  *
  * State. All of it is the driver's, except: each thread's last error (errors.c), each thread's
- * stack of launch configurations and the registry of host functions (registry.c), and which
- * primary contexts this runtime retained (device.c).
- */
+ * stack of launch configurations and the registry of host functions (registry.c), and which primary
+ * contexts this runtime retained (device.c). */
 #ifndef SIMGPU_RUNTIME_H
 #define SIMGPU_RUNTIME_H
 
@@ -30,7 +28,7 @@
 #    define RT_ABI 13
 #endif
 #if RT_ABI == 13
-#    define RT_VERSION 13000 /* what cudaRuntimeGetVersion answers */
+#    define RT_VERSION 13000 /* the answer of cudaRuntimeGetVersion */
 #elif RT_ABI == 12
 #    define RT_VERSION 12080
 #else
@@ -41,75 +39,74 @@
 #    define RT_PER_THREAD 0
 #endif
 
-/* Function pointers of the driver. A null one is a function that this driver lacks. */
+/* The driver's functions; null if this driver lacks one. */
 struct rt_driver {
 #define RT_ROW(field, symbol, version) PFN_##symbol##_v##version field;
     RT_DRIVER_TABLE(RT_ROW)
 #undef RT_ROW
 };
 
-/* Which default stream is meant by stream 0: the value is that of cuGetProcAddress's flags. */
+/* Which default stream 0 denotes; the values are those of cuGetProcAddress's flags. */
 enum rt_stream_flavour {
     RT_LEGACY_STREAM = CU_GET_PROC_ADDRESS_LEGACY_STREAM,
     RT_PER_THREAD_STREAM = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
 };
 #define RT_FLAVOUR (RT_PER_THREAD ? RT_PER_THREAD_STREAM : RT_LEGACY_STREAM)
 
-/*
- * Gives the driver's functions, loading libcuda.so.1 and initializing it at the first call of a
- * process. Errors: cudaErrorInsufficientDriver (no libcuda, or one older than RT_ABI), or cuInit's.
- */
+/* Returns the driver's functions. The first call of a process loads libcuda.so.1 and initializes
+ * it. Errors: cudaErrorInsufficientDriver (no libcuda, or one older than RT_ABI), or cuInit's. */
 cudaError_t rt_driver_get(enum rt_stream_flavour flavour, const struct rt_driver **driver);
 
-/* As above without cuInit: for the functions that are documented to work before it. */
+/* The same without cuInit: for functions that are documented to work before it. */
 cudaError_t rt_driver_load(enum rt_stream_flavour flavour, const struct rt_driver **driver);
 
 /* The resolver itself, for cudaGetDriverEntryPoint. Valid after rt_driver_load. */
 PFN_cuGetProcAddress_v12000 rt_driver_resolver(void);
 
-/* rt_driver_get, and the calling thread has a live context: device 0's primary one if it had none.
- */
+/* As rt_driver_get, and gives the calling thread a live context: device 0's primary one if it had
+ * none. */
 cudaError_t rt_enter(enum rt_stream_flavour flavour, const struct rt_driver **driver);
 
-/* Makes the primary context of a device (a CUDA ordinal) exist, and gives it. */
+/* Makes sure that the primary context of a device (a CUDA ordinal) exists, and returns it. */
 cudaError_t rt_primary_context(const struct rt_driver *driver, int device, CUcontext *context);
 
-/* The calling thread's device: that of its current context, else 0. Creates nothing. */
+/* The calling thread's device: that of its current context, otherwise 0. Creates nothing. */
 cudaError_t rt_current_device(const struct rt_driver *driver, int *device);
 
-/* Records an error as the calling thread's last one, and gives it back. cudaSuccess is not one. */
+/* Records an error as the calling thread's last one, and returns it. Does not record
+ * cudaSuccess. */
 cudaError_t rt_note(cudaError_t error);
 
 /* Forgets the calling thread's last error, sticky or not: for cudaDeviceReset. */
 void rt_forget_error(void);
 
-/* The runtime's errors are the driver's numbers (both are in the public headers). */
+/* The runtime's errors have the driver's numbers (both are in the public headers). */
 static inline cudaError_t rt_error(CUresult result)
 {
     return (cudaError_t)result;
 }
 
-/*
- * The kernel behind a host function, or behind a kernel handle that this runtime gave out. Loads
- * the library that holds it. Errors: cudaErrorInvalidDeviceFunction, or the driver's at loading.
- */
+/* The kernel of a host function, or of a kernel handle that this runtime returned. Loads its
+ * library. Errors: cudaErrorInvalidDeviceFunction, or the driver's at loading. */
 cudaError_t rt_kernel_of(const struct rt_driver *driver, const void *function, CUkernel *kernel);
 
-/* Remembers a kernel handle given out, so that rt_kernel_of accepts it as a function. */
+/* Remembers a returned kernel handle, so that rt_kernel_of accepts it as a function. */
 cudaError_t rt_kernel_give(CUkernel kernel);
 
-/* The driver's form of a launch configuration; its attributes stay the caller's. */
+/* The driver's form of a launch configuration; the caller keeps its attributes. */
 CUlaunchConfig rt_launch_config(const cudaLaunchConfig_t *config);
 
-/* Device address and size in bytes of a registered __device__ variable; either out may be NULL. */
+/* Device address and size in bytes of a registered __device__ variable; either result may be
+ * NULL. */
 cudaError_t rt_symbol_of(const struct rt_driver *driver, const void *symbol, CUdeviceptr *address,
                          size_t *size_bytes);
 
-/* Symbol copies in graphs and streams: the range [offset, offset + count) of a variable. */
+/* For symbol copies in graphs and streams: the range [offset, offset + count) of a variable. */
 cudaError_t rt_symbol_range(const struct rt_driver *driver, const void *symbol, size_t offset,
                             size_t count, CUdeviceptr *address);
 
-/* Array formats: the driver's for a channel description, and back. 0 channels: not expressible. */
+/* The driver's array format for a channel description, and the reverse. 0 channels: not
+ * expressible. */
 unsigned rt_array_format(const struct cudaChannelFormatDesc *desc, CUarray_format *format);
 struct cudaChannelFormatDesc rt_channel_desc(CUarray_format format, unsigned channels);
 
@@ -117,7 +114,7 @@ struct cudaChannelFormatDesc rt_channel_desc(CUarray_format format, unsigned cha
 cudaError_t rt_copy_3d(const struct rt_driver *driver, const struct cudaMemcpy3DParms *params,
                        CUDA_MEMCPY3D *out);
 
-/* What a copy's kind says about its sides; cudaMemcpyDefault says nothing. */
+/* Whether the kind of a copy is valid; cudaMemcpyDefault leaves the sides open. */
 static inline int rt_kind_is_valid(enum cudaMemcpyKind kind)
 {
     return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
@@ -133,11 +130,9 @@ static inline int rt_kind_is_to_host(enum cudaMemcpyKind kind)
     return kind == cudaMemcpyHostToHost || kind == cudaMemcpyDeviceToHost;
 }
 
-/*
- * An exported function. In C it is named rt_<name>, so that the public headers' prototypes (which
- * differ between 12 and 13) cannot clash; the symbol is <name>. The version script, or the hidden
- * visibility of the static library, decides who sees it.
- */
+/* An exported function. In C it is named rt_<name>, so that it cannot clash with the public
+ * headers' prototypes (which differ between 12 and 13); the symbol is <name>. The version script,
+ * or the hidden visibility of the static library, decides whether it is exported. */
 #ifdef RT_STATIC
 #    define RT_VISIBLE __attribute__((visibility("hidden")))
 #else
@@ -148,7 +143,7 @@ static inline int rt_kind_is_to_host(enum cudaMemcpyKind kind)
     type rt_##name params
 #define RT_API(name, params) RT_EXPORT(cudaError_t, name, params)
 
-/* A function in two stream flavours; `suffix` is what its per-thread twin's name ends with. */
+/* A function in two stream flavours; `suffix` is the end of its per-thread variant's name. */
 #if RT_PER_THREAD
 #    define RT_STREAM_API(name, suffix, params)                         \
         RT_VISIBLE cudaError_t rt_##name params __asm__(#name #suffix); \
@@ -165,7 +160,7 @@ static inline int rt_kind_is_to_host(enum cudaMemcpyKind kind)
 
 /* The whole body of most functions: enter, call the driver, note the error. */
 #define RT_CALL(function, ...) RT_CALL_AFTER(rt_enter, function, __VA_ARGS__)
-/* The same for what needs no context. */
+/* The same for functions that need no context. */
 #define RT_CALL_WITHOUT_CONTEXT(function, ...) RT_CALL_AFTER(rt_driver_get, function, __VA_ARGS__)
 #define RT_CALL_AFTER(enter, function, ...)                  \
     __extension__({                                          \

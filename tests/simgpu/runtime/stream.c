@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Streams, their capture, and what is launched into them. Compiled for both stream flavours; what
- * has no per-thread twin is in stream_common.c.
- */
+/* Streams, their capture, and launches into them. Compiled for both stream flavours;
+ * stream_common.c has the functions without a per-thread variant. */
 #include "runtime.h"
 
 #include <vector_types.h>
@@ -43,7 +41,7 @@ RT_STREAM_API(cudaStreamCopyAttributes, _ptsz, (cudaStream_t destination, cudaSt
 }
 
 /* Launch attributes are the same unions on both sides (cudaLaunchAttributeValue in driver_types.h,
-   CUlaunchAttributeValue in cuda.h). */
+ * CUlaunchAttributeValue in cuda.h). */
 RT_STREAM_API(cudaStreamGetAttribute, _ptsz,
               (cudaStream_t stream, cudaLaunchAttributeID name, void *value))
 {
@@ -251,8 +249,8 @@ RT_STREAM_API(cudaLaunchKernelExC, _ptsz,
     return RT_CALL(cuLaunchKernelEx, &driver_config, (CUfunction)kernel, arguments, NULL);
 }
 
-/* What stream 0 means to the entry point asked for, when the caller left it open: the flavour of
-   the function that was called. Values of the flags are the driver's. */
+/* The meaning of stream 0 for the entry point, if the caller left it open: the flavour of the
+ * function that was called. The flags have the driver's values. */
 static cudaError_t entry_point(const char *symbol, void **function, unsigned version,
                                unsigned long long flags,
                                enum cudaDriverEntryPointQueryResult *status)
@@ -282,7 +280,7 @@ static cudaError_t entry_point(const char *symbol, void **function, unsigned ver
     if (status) {
         *status = (enum cudaDriverEntryPointQueryResult)found;
     }
-    /* Documented: what was not found is a null pointer and a status, not an error. */
+    /* Documented: for a name that was not found, a null pointer and a status, no error. */
     if (error == cudaErrorSymbolNotFound) {
         error = cudaSuccess;
     }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Streams and events: what means the same whatever stream 0 is.
- */
+/* Streams and events: functions that do not depend on the meaning of stream 0. */
 #include "runtime.h"
 
 RT_API(cudaStreamCreate, (cudaStream_t * stream))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command that needs the network and does not get it: which host it looked for in vain is left
- * for the answer of the dry run. */
+/* For a command that needs the network and does not get it: the host that it looked for in vain is
+ * written down for the answer of the dry run. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>

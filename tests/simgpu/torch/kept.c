@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * PyTorch keeps a block that was used on other streams (record_stream) from its death until the
- * host has learnt that these streams are past it: its allocator records an event on each, and asks
- * for them when it allocates. Its report of the death comes at once. Where the host learns late
- * (SIMGPU_SCHEDULE=late) the report is held back until then, so that what is kept counts as held.
+/* PyTorch keeps a block that was used on other streams (record_stream) from its free until the host
+ * sees that these streams have passed it: its allocator records an event on each, and queries them
+ * when it allocates. But it reports the free at once. If the host sees the end of work late
+ * (SIMGPU_SCHEDULE=late), this holds the report back until then, so that such a block counts as
+ * held.
  *
- * The allocator is known as the caller in libc10_cuda.so; its events are recorded between two
- * reports of the thread, the second of which is that of the death.
- */
+ * The allocator is recognized as the caller in libc10_cuda.so. It records its events between two
+ * reports of the thread, and the second one is that of the free. */
 #include "kept.h"
 
 #include <dlfcn.h>
@@ -27,14 +26,14 @@ EXPORT record_call_t cudaEventRecord;
 EXPORT event_call_t cudaEventQuery;
 EXPORT event_call_t cudaEventSynchronize;
 
-/* A block whose death is held back. */
+/* A block whose free is held back. */
 struct kept {
     struct kept *next;
     void *at;
     int64_t bytes;
     uint16_t device;
     unsigned count;
-    void *events[EVENTS_MAX]; /* that are not known to have ended */
+    void *events[EVENTS_MAX]; /* events not known to have ended */
 };
 
 static _Thread_local struct {
@@ -44,9 +43,9 @@ static _Thread_local struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kept *first;             /* under lock, as all below */
-static int64_t kept_bytes[DEVICES];    /* PyTorch has counted them off already */
-static size_t allocated[DEVICES];      /* as it reported last */
-static size_t reserved_bytes[DEVICES]; /* likewise */
+static int64_t kept_bytes[DEVICES];    /* PyTorch has subtracted these already */
+static size_t allocated[DEVICES];      /* from its last report */
+static size_t reserved_bytes[DEVICES]; /* from its last report */
 
 static bool is_late(void)
 {
@@ -91,7 +90,7 @@ void kept_report(usage_t *next, void *at, int64_t bytes, size_t total, size_t re
     }
 }
 
-/* Takes out one block that waited for that event alone. */
+/* Removes one block that waited for that event only. */
 static struct kept *take_ended(void *event, size_t *total, size_t *reserved)
 {
     for (struct kept **link = &first; *link; link = &(*link)->next) {

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A preload that tells the simulated GPU what PyTorch is about to read of it: which operator asks,
- * and of which type the values are. Kernels compute nothing there, so that the values are not what
- * they would be on a GPU (SIMGPU_VALUES, simgpu.h).
+/* A preload that tells the simulated GPU what PyTorch is about to read from it: which operator
+ * reads, and of which type the values are. Kernels compute nothing there, so the values are not
+ * those of a real GPU (SIMGPU_VALUES, simgpu.h).
  *
- * libtorch calls its own operators through its PLT, which the global scope serves first: functions
- * of the same names here note who asks, and call the real ones. They are looked for when they are
- * first called, since libtorch is not in the global scope. What a tensor is answers PyTorch's C
- * interface (torch/csrc/inductor/aoti_torch/c/shim.h).
+ * libtorch calls its own operators through its PLT, and the global scope is searched first:
+ * functions of the same names here note the reader, and call the real ones. These are looked up at
+ * the first call, because libtorch is not in the global scope. PyTorch's C interface gives a
+ * tensor's properties (torch/csrc/inductor/aoti_torch/c/shim.h).
  *
- * Preloaded before memshim, so that a tensor's birth is seen before it is passed on. Without
- * PyTorch nothing here is called.
- */
+ * Preloaded before memshim, so that it sees a tensor's allocation before it passes the report on.
+ * Without PyTorch nothing here is called. */
 #include "kept.h"
 #include "simgpu.h"
 
@@ -29,7 +27,7 @@
 
 #define TORCH_CUDA 1 /* c10::DeviceType::CUDA */
 
-/* ---- births ---------------------------------------------------------------------------------- */
+/* ---- allocations ----------------------------------------------------------------------------- */
 
 #define USAGE _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
 
@@ -69,7 +67,7 @@ void USAGE(void *at, int64_t bytes, size_t allocated, size_t reserved, uint16_t 
     }
 }
 
-/* ---- what a tensor is ------------------------------------------------------------------------ */
+/* ---- properties of a tensor ------------------------------------------------------------------ */
 
 typedef const void tensor_t; /* at::Tensor */
 typedef int32_t get_int_t(tensor_t *tensor, int32_t *value);
@@ -115,7 +113,7 @@ static void end_read(const struct simgpu_reader *before)
     }
 }
 
-/* Until the scope ends, also by an exception of C++. */
+/* Until the scope ends, which a C++ exception may end, too. */
 #define READS(tensor, how, what, largest)                                                   \
     struct simgpu_reader before __attribute__((cleanup(end_read))) = {0};                   \
     learn();                                                                                \
@@ -131,7 +129,8 @@ static void end_read(const struct simgpu_reader *before)
 typedef void *copy_t(void *self, tensor_t *from, bool non_blocking);
 EXPORT copy_t COPY;
 
-/* Of what is copied up the type is told, too: bytes may be an object that ranks send each other. */
+/* For copies to the device the type is reported, too: bytes may be an object that ranks send each
+ * other. */
 void *COPY(void *self, tensor_t *from, bool non_blocking)
 {
     static copy_t *next;
@@ -161,8 +160,8 @@ void UNSCALE(const void *grads, size_t count, tensor_t *found_inf, tensor_t *sca
     next(grads, count, found_inf, scale);
 }
 
-/* What these return is made where the caller says, by the convention of C++ on x86-64: in C its
- * address is the first parameter. Elsewhere it is in a register that C does not see. */
+/* The results are constructed where the caller says, by the C++ convention on x86-64: in C that
+ * address is the first parameter. On other architectures it is in a register that C cannot see. */
 #ifdef __x86_64__
 /* c10::Scalar _local_scalar_dense(const at::Tensor &self), of item(), bool(tensor) and the like */
 #    define ITEM _ZN2at4_ops19_local_scalar_dense4callERKNS_6TensorE
@@ -195,8 +194,8 @@ void *NONZERO(void *result, tensor_t *self)
     return next(result, self);
 }
 
-/* at::Tensor isnan(const at::Tensor &self), isinf, and any, which asks of all their answers: of one
- * byte for each element. */
+/* at::Tensor isnan(const at::Tensor &self), isinf, and any, which combines their answers: one byte
+ * for each element. */
 #    define ISNAN _ZN2at4_ops5isnan4callERKNS_6TensorE
 #    define ISINF _ZN2at4_ops5isinf4callERKNS_6TensorE
 #    define ANY   _ZN2at4_ops3any4callERKNS_6TensorE

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The NVML double beside the driver double: the same devices, the same memory, the same processes.
- */
+/* The NVML double together with the driver double: the same devices, memory and processes. */
 #include <criterion/criterion.h>
 #include <cuda.h>
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the runtime's suites share: a check that names the error that was given.
- */
+/* Common parts of the runtime double's suites: a check that prints the error's name. */
 #ifndef SIMGPU_RUNTIME_TEST_CHECK_H
 #define SIMGPU_RUNTIME_TEST_CHECK_H
 
@@ -16,7 +14,7 @@
 
 #define OK(call) EXPECT(call, cudaSuccess)
 
-/* True where every one of `count` bytes is `value`. */
+/* True if each of the `count` bytes is `value`. */
 static inline int all_are(const void *bytes, size_t count, unsigned char value)
 {
     for (size_t i = 0; i < count; i++) {

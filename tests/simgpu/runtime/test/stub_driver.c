@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A libcuda.so.1 that is only a way in: it answers as little as the runtime needs to go on, and
- * remembers what it was asked for. STUB_VERSION is what it says it is (default 13.2), and
- * STUB_LACKS names a function that it does not have.
- */
+/* A libcuda.so.1 with entry points only: it answers as little as the runtime needs to go on, and
+ * records what it was asked for. STUB_VERSION is its version (default 13.2), and STUB_LACKS names a
+ * function that it does not have. */
 #include <cuda.h>
 
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What stub_driver.c remembers, for the test that looks at how the runtime reaches a driver.
- */
+/* What stub_driver.c records, for the test of how the runtime finds a driver. */
 #ifndef SIMGPU_RUNTIME_TEST_STUB_DRIVER_H
 #define SIMGPU_RUNTIME_TEST_STUB_DRIVER_H
 
@@ -14,7 +12,7 @@ struct stub_question {
     unsigned long long flags;
 };
 
-/* All of them so far, in order: gives their number. */
+/* All of them so far, in order; returns their number. */
 size_t stub_questions(const struct stub_question **out);
 
 /* Calls of cuInit so far. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Devices, errors and memory through the runtime's double, against the documented semantics. Built
- * three times: on the shared library, on the static one, and with the per-thread default stream.
- */
+/* Devices, errors and memory in the runtime double, compared with the documented semantics. Built
+ * three times: with the shared library, with the static one, and with the per-thread default
+ * stream. */
 #include "check.h"
 
 #include <cuda.h>
@@ -104,7 +103,7 @@ Test(errors, are_kept_until_they_are_got)
     void *pointer = NULL;
     EXPECT(cudaSetDevice(99), cudaErrorInvalidDevice);
     EXPECT(cudaPeekAtLastError(), cudaErrorInvalidDevice);
-    OK(cudaMalloc(&pointer, MIB)); /* a success does not cover an earlier error */
+    OK(cudaMalloc(&pointer, MIB)); /* a success does not hide an earlier error */
     EXPECT(cudaPeekAtLastError(), cudaErrorInvalidDevice);
     EXPECT(cudaGetLastError(), cudaErrorInvalidDevice);
     OK(cudaGetLastError());
@@ -478,7 +477,7 @@ Test(device, reset_gives_everything_back_and_a_new_start)
     cr_assert_eq(fresh, cudaSuccess);
 }
 
-/* The other process: opens the handle that comes through the pipe, and answers with what it saw. */
+/* The other process: opens the handle from the pipe, and answers with what it read. */
 static void open_in_child(int in, int out)
 {
     cudaIpcMemHandle_t handle;
@@ -502,7 +501,7 @@ Test(memory, another_process_opens_a_handle)
     cr_assert_eq(pipe(to_parent), 0);
     pid_t child = fork();
     if (child == 0) {
-        /* Else a parent that fails would leave it waiting for ever. */
+        /* Otherwise it would wait forever for a parent that fails. */
         close(to_child[1]);
         open_in_child(to_child[0], to_parent[1]);
     }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * libcudart.so.12 and .13 where they differ, loaded side by side and called by the signatures that
- * each generation's public header gives. Neither header can be included for both.
- */
+/* The differences between libcudart.so.12 and .13, both loaded and called with the signatures of
+ * their generation's public header. Both headers cannot be included. */
 #include <criterion/criterion.h>
 
 #include <dlfcn.h>
@@ -23,7 +21,7 @@ static void *function(void *handle, const char *name)
     return found;
 }
 
-/* Where some fields of cudaDeviceProp lie, in bytes: CUDA 12.4 to 12.9, and 13.0 to 13.2. */
+/* The places of some fields of cudaDeviceProp, in bytes: CUDA 12.4 to 12.9, and 13.0 to 13.2. */
 struct prop_places {
     const char *soname, *symbol;
     size_t size, total_global_mem, multiprocessors, major, managed, optin_shared, cluster_launch;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * How the runtime's double reaches the driver, seen from a stub in the driver's place: lazily, by
- * dlopen, through cuGetProcAddress_v2, each name once a flavour, with the version that is meant.
- */
+/* How the runtime double finds the driver, as seen by a stub in the driver's place: lazily, by
+ * dlopen, through cuGetProcAddress_v2, each name once for each flavour, with the right version. */
 #include "check.h"
 
 #include <dlfcn.h>

@@ -105,14 +105,14 @@ Test(streams, memory_in_stream_order)
     cr_assert(all_are(pinned, MIB, 0x0F));
 }
 
-/* Both flavours by symbol, whatever this file is compiled for. */
+/* Both flavours by symbol, whichever this file is compiled for. */
 cudaError_t memset_legacy(void *, int, size_t, cudaStream_t) __asm__("cudaMemsetAsync");
 cudaError_t memset_per_thread(void *, int, size_t, cudaStream_t) __asm__("cudaMemsetAsync_ptsz");
 cudaError_t query_legacy(cudaStream_t) __asm__("cudaStreamQuery");
 cudaError_t query_per_thread(cudaStream_t) __asm__("cudaStreamQuery_ptsz");
 
 /* Documented ("Stream synchronization behavior"): the legacy default stream waits for every
-   blocking stream and they for it; the per-thread one is a blocking stream like another. */
+ * blocking stream, and they for it; the per-thread one is an ordinary blocking stream. */
 Test(streams, the_two_default_streams_order_as_documented)
 {
     void *device = NULL;
@@ -122,7 +122,7 @@ Test(streams, the_two_default_streams_order_as_documented)
     simgpu_pause();
     OK(memset_per_thread(device, 1, MIB, NULL));
     EXPECT(query_per_thread(NULL), cudaErrorNotReady);
-    /* Stream 0 of each flavour is what its special handle names. */
+    /* Stream 0 of each flavour is the stream of its special handle. */
     EXPECT(query_legacy(cudaStreamPerThread), cudaErrorNotReady);
     OK(memset_legacy(device, 2, MIB, NULL));
     EXPECT(query_per_thread(cudaStreamLegacy), cudaErrorNotReady);
@@ -357,7 +357,7 @@ static void *exported(const char *name)
     return function;
 }
 
-/* Names, versions and flavours as cudaTypedefs.h lists them, with the symbol that each one is. */
+/* Names, versions and flavours as in cudaTypedefs.h, with the symbol for each. */
 Test(entry_points, are_exact)
 {
     static const struct {
