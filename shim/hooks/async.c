@@ -156,8 +156,7 @@ static CUresult give_back(CUdeviceptr_v2 dptr, CUstream handle, bool per_thread,
         return CUDA_SUCCESS;
     }
     if (ms_device_holding(dptr)) {
-        return CUDA_ERROR_INVALID_VALUE; /* no block begins there: the driver would take the address
-                                            for a chunk's */
+        return CUDA_ERROR_INVALID_VALUE; /* the driver might free one of our chunks */
     }
     if (!ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {
         return real(dptr, handle);

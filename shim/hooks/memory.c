@@ -182,7 +182,7 @@ CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
     }
     bool found = ms_find_block(dptr, &device, &block);
     if (device) {
-        /* Where no block begins, the driver would take the address for a chunk's. */
+        /* Where no block begins, the driver might free one of our chunks. */
         return found ? free_block(context, device, &block) : CUDA_ERROR_INVALID_VALUE;
     }
     if (!ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {

@@ -20,8 +20,8 @@ void ms_fork_join(struct ms_fork_part *part)
     }
 }
 
-/* False if a signal handler forks inside one of our calls: this thread cannot wait for locks that
- * it may hold itself. */
+/* False in an inert process, and if a signal handler forks inside one of our calls: then this
+ * thread cannot wait for locks that it may hold itself. */
 static bool concerns_us(void)
 {
     return !ms_process_inert() && !ms_guard.inside;

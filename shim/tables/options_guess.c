@@ -44,8 +44,8 @@ void ms_options_check_switch(const char *variable, ms_options_warn_t warn, void 
     warn(ctx, sentence);
 }
 
-/* The length of the first word of a list as in "off, warn or info", and where the next one begins:
- * null behind the last. 0 where what stands there is no word of such a list. */
+/* The length of the first word of a list such as "off, warn or info"; *next: where the next word
+ * begins, null after the last. 0 if there is no word of such a list. */
 static size_t list_word(const char *text, const char **next)
 {
     const size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");
@@ -91,7 +91,7 @@ bool ms_option_words(const char *allowed, void (*each)(void *ctx, const char *wo
     return true;
 }
 
-/* Our word for one that other programs take. */
+/* Our word for a value as other programs spell it; otherwise the value. */
 static const char *our_word(const char *value)
 {
     static const struct {

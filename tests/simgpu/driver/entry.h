@@ -104,8 +104,8 @@ bool sim_is_forked_child(void);
 /* Waits until that time of sim_now_ns, to the microsecond, and delays only the caller. */
 void sim_wait_until_ns(uint64_t end_ns);
 
-/* Charges the real time of a call on a real driver, from the call's beginning; only with
- * SIMGPU_LATENCY, multiplied by it. Nanoseconds. The caller holds sim_lock, which is released
+/* Delays a call to the time that it takes on a real driver, counted from its beginning, times
+ * SIMGPU_LATENCY; no delay without that. Nanoseconds. The caller holds sim_lock, which is released
  * meanwhile. */
 void sim_charge_latency(uint64_t duration_ns);
 
