@@ -43,7 +43,7 @@ static void at_exit(int status, void *unused)
     if (!ms_process_served()) {
         if (ms_resolve_bypassed()) {
             ms_log(MS_LOG_WARN,
-                   "this program used CUDA on a road that does not pass memshim: libcuda "
+                   "this program used CUDA in a way that bypasses memshim: libcuda "
                    "was loaded, and none of its functions was looked up through dlsym. "
                    "Nothing was capped or recorded");
         }

@@ -56,7 +56,7 @@ static __attribute__((noinline, cold)) int first_ordinal(torch_device_t device)
         return -1;
     }
     if (atomic_load_explicit(&ms_real_published, memory_order_acquire) == &ms_real_none) {
-        MS_LOG_ONCE(MS_LOG_WARN, "PyTorch uses a device on a road that does not pass memshim: "
+        MS_LOG_ONCE(MS_LOG_WARN, "PyTorch uses a device in a way that bypasses memshim: "
                                  "nothing is capped");
         return -1;
     }

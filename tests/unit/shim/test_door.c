@@ -365,6 +365,6 @@ Test(door, tensorflow_alone_reads_that_it_is_to_ask_the_driver)
 Test(door, a_resolver_of_its_own_is_noticed)
 {
     struct result with = probe(env("DOOR"), "bypass");
-    cr_assert(strstr(with.text, "on a road that does not pass memshim") != NULL, "%s", with.text);
+    cr_assert(strstr(with.text, "in a way that bypasses memshim") != NULL, "%s", with.text);
     cr_assert_str_eq(probe(env("DOOR"), "nothing").text, "");
 }
