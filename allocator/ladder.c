@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an allocation does that no free block fits, one rung after the other:
+/* The steps of an allocation that no free block fits, one after the other:
  *
- *   reuse     what others have made free meanwhile; what is seen to be done when asked (fences are
- *             taken here, not at each free)
+ *   reuse     what other threads freed meanwhile, and frees whose work is done (fences are queried
+ *             and taken here, not at each free)
  *   expand    new chunks, in the best place (place.c)
- *   take      chunks of idle ranges move there, where they and the budget suffice; then whatever
- *             is backed and has room, however much that wastes; then what is earmarked for holes
- *             moves to the host and chunks of holes move too (holes.c), where all that suffices
- *   view      where the pool may, a block on what partly used chunks have free (views.c)
- *   reuse behind a wait   another stream's memory, once expanding and taking have failed: a wait
- *             that the program did not ask for may cost it overlap, so it is not the first choice
+ *   take      chunks of idle ranges move there, if they and the budget suffice; then any place that
+ *             is backed and has room, however much it wastes; then what is earmarked for holes
+ *             moves to the host and chunks of holes move too (holes.c), if all that suffices
+ *   view      if the pool may make views: a block on the free rest of partly used chunks (views.c)
+ *   reuse behind a wait   another stream's memory, after expanding and taking failed: a wait
+ *             that the program did not ask for may cost it overlap
  *   wait      on the host, bounded, for frees in flight; then the rungs above again
- *   trim      everything idle goes back to the device, which may then serve one more try
- *   spill     live memory moves to the host (spill.c), where the caller may wait for the device
+ *   trim      all idle chunks go back to the device, then one more try
+ *   spill     live memory moves to the host (spill.c), if the caller may wait for the device
  *
- * Taking comes before waiting wherever it serves: nothing synchronizes in an allocation that could
- * be served without. */
+ * Taking comes before waiting, so an allocation synchronizes only if nothing else serves it. */
 #include "allocator/ladder.h"
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
@@ -34,12 +33,13 @@
 #include "allocator/space/tiling.h"
 #include "allocator/spill/spill.h"
 
-/* Requests of this many granules and more (32 MiB) are backed by large chunks. Below, what a chunk
- * that cannot be split would keep for one small block weighs more than the calls it saves. */
+/* Large chunks back requests of at least this many granules (32 MiB). For smaller ones they do not
+ * pay: a chunk cannot be split, so one small block keeps all of it, which costs more than the saved
+ * calls. */
 enum { LARGE_REQUEST_GRANULES = 16 };
 
-/* The claim becomes the block, which begins at addr; what its granules have left becomes idle.
- * Where the host has no memory for a rest's node, the block keeps the rest. State lock. */
+/* Makes the claim a block that begins at addr; the rest of its granules becomes idle. If the host
+ * has no memory for the rest's node, the block keeps the rest. State lock. */
 static void finish(struct ms_pool *pool, struct ms_range *range, ms_addr_t addr, uint64_t bytes,
                    const struct ms_request *request, struct ms_block_info *out)
     MS_REQUIRES(ms_state_role)
@@ -57,8 +57,8 @@ static void finish(struct ms_pool *pool, struct ms_range *range, ms_addr_t addr,
     ms_range_make_live(pool, range, request, out);
 }
 
-/* The claim is given up. Memory that was in the stream's order goes back to the end of it, which is
- * later than it was and so never too early. */
+/* Gives up the claim. Memory that was in the stream's order goes to the end of that order: later
+ * than before, and so never too early. */
 static void give_up(struct ms_pool *pool, struct ms_range *range, bool idle, ms_stream_t stream)
     MS_REQUIRES(ms_state_role)
 {
@@ -92,11 +92,11 @@ static bool may_change_backing(struct ms_pool *pool)
     return !pool->ops->capturing(pool->ops->ctx);
 }
 
-/* Where a fill's chunks come from, each with those before it. */
+/* The sources of a fill's chunks; each includes those before it. */
 enum source { BUDGET, IDLE, HOLES, LIVE };
 
-/* Makes spares of `bytes` that stand behind something. The request has new_bytes of chunks, these
- * among them. */
+/* Makes spares of `bytes` that stand behind some range. new_bytes: all chunks that the request
+ * needs, these included. */
 static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, uint64_t new_bytes,
                                 enum source source, uint64_t *taken_bytes)
     MS_REQUIRES(ms_growth_role)
@@ -111,8 +111,8 @@ static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, uint64_t n
     }
 }
 
-/* Makes spares of idle chunks, and of those in holes of arenas or behind live memory, where all
- * that and the budget suffice together. */
+/* Makes spares of idle chunks, and of those in holes of arenas or behind live memory, if all that
+ * and the budget suffice together. */
 static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum source source)
     MS_REQUIRES(ms_growth_role)
 {
@@ -170,7 +170,7 @@ static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *req
                                 : ms_place_best(pool, request->stream, bytes, true, &place);
     viewed = viewed && ms_view_find(pool, bytes, found ? place.new_chunks : UINT64_MAX, &plan) &&
              ms_view_claim(pool, &plan, &view);
-    /* What the budget cannot give is not begun: undoing costs as much as doing. */
+    /* Do not begin what the budget cannot give: undoing costs as much as doing. */
     if (where != VIEWED && found &&
         (source != BUDGET || place.unbacked_bytes <= ms_budget_free_bytes(pool->config.budget))) {
         range = ms_place_claim(pool, &place, bytes, &idle);
@@ -211,7 +211,7 @@ static ms_status_t grow_plain(struct ms_pool *pool, const struct ms_request *req
     return status;
 }
 
-/* Addresses enough for a fresh place of `bytes`. */
+/* Reserves enough addresses for a fresh place of `bytes`. */
 static ms_status_t need_hole(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     struct ms_placement place;
@@ -227,7 +227,7 @@ static ms_status_t grow(struct ms_pool *pool, const struct ms_request *request, 
     if (pool->granule_bytes == 0) {
         return source != BUDGET ? MS_ERR_NO_MEMORY : grow_plain(pool, request, bytes, out);
     }
-    /* With a hole for all of it there is always a place, whatever happens to the neighbours. */
+    /* With a hole for all of it there is always a place, whatever happens to its neighbours. */
     ms_status_t status = need_hole(pool, bytes);
     if (status == MS_OK) {
         status = fill_place(pool, request, bytes, BEST, source, out);
@@ -239,8 +239,8 @@ static ms_status_t grow(struct ms_pool *pool, const struct ms_request *request, 
     return status;
 }
 
-/* Only where all places that touch whole chunks have failed: so no request needs more memory where
- * the pool may make views than where it may not. */
+/* Tried only after all places on whole chunks have failed. So a pool that makes views never needs
+ * more memory for a request than one that does not. */
 static ms_status_t grow_viewed(struct ms_pool *pool, const struct ms_request *request,
                                uint64_t bytes, struct ms_block_info *out)
     MS_REQUIRES(ms_growth_role)
@@ -286,7 +286,7 @@ static ms_status_t reuse_when_done(struct ms_pool *pool, const struct ms_request
     if (!worth_a_fence) {
         return MS_ERR_NO_MEMORY;
     }
-    /* Old fences first: what they cover may do, and then no new one is needed. */
+    /* Old fences first: they may cover enough, and then no new one is needed. */
     if (ms_fences_poll(pool)) {
         status = reuse(pool, request, bytes, out);
     }
@@ -299,7 +299,7 @@ static ms_status_t reuse_when_done(struct ms_pool *pool, const struct ms_request
     return status;
 }
 
-/* Chunks move under the request: idle ones; those of holes, where nothing that is backed serves. */
+/* Moves chunks under the request: idle ones first, and chunks of holes if nothing backed serves. */
 static ms_status_t take(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                         struct ms_block_info *out) MS_REQUIRES(ms_growth_role)
 {
@@ -309,12 +309,12 @@ static ms_status_t take(struct ms_pool *pool, const struct ms_request *request, 
     }
     if (status == MS_ERR_NO_MEMORY && may_change_backing(pool)) {
         status = grow(pool, request, bytes, HOLES, out);
-        ms_epochs_fence(pool); /* for the next one that finds memory short */
+        ms_epochs_fence(pool); /* for the next request that finds memory short */
     }
     return status;
 }
 
-/* Likewise, where fences show that more is idle by now than when the ladder was begun. */
+/* As take(), if fences show that more is idle by now than when the ladder began. */
 static ms_status_t take_when_done(struct ms_pool *pool, const struct ms_request *request,
                                   uint64_t bytes, struct ms_block_info *out)
     MS_REQUIRES(ms_growth_role)
@@ -326,7 +326,8 @@ static ms_status_t take_when_done(struct ms_pool *pool, const struct ms_request 
     return status == MS_ERR_NO_MEMORY ? take(pool, request, bytes, out) : status;
 }
 
-/* Waits for some of the work on what was freed, in holes too. False: for nothing, or in vain. */
+/* Waits for some of the work on freed memory, in holes too. False: there was none, or it timed
+ * out. */
 static bool wait_for_work(struct ms_pool *pool, unsigned turn, struct ms_wait *wait)
     MS_REQUIRES(ms_growth_role)
 {
@@ -384,12 +385,12 @@ static ms_status_t trim_and_grow(struct ms_pool *pool, const struct ms_request *
     return given_bytes > 0 ? grow(pool, request, bytes, BUDGET, out) : MS_ERR_NO_MEMORY;
 }
 
-/* All but the last rung. */
+/* All rungs but the last. */
 static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                          struct ms_wait *wait, struct ms_block_info *out)
     MS_REQUIRES(ms_growth_role)
 {
-    /* Chunks that could not be released some time ago would be missing from every sum below. */
+    /* Chunks that the device refused to release earlier would be missing from every sum below. */
     (void)ms_backing_release_spares(pool);
     ms_device_room_sample(pool);
     ms_ranges_give_up_whole(pool);
@@ -424,7 +425,7 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
     return status;
 }
 
-/* Whether work is queued on what was freed, or may be. */
+/* Whether work may be queued on freed memory. */
 static bool any_pending(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     bool in_holes = false;
@@ -435,8 +436,8 @@ static bool any_pending(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     return pending || in_holes;
 }
 
-/* Live memory moves, where what is free and what lies in holes do not suffice. Not for what is free
- * but for its work: the standstill would wait for that work too, and has the less to move. */
+/* Moves live memory to the host, because free memory and holes do not suffice. First waits for work
+ * on freed memory: the standstill would wait for it anyway, and then less has to move. */
 static ms_status_t spill(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                          struct ms_wait *wait, struct ms_block_info *out)
     MS_REQUIRES(ms_growth_role)

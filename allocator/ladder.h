@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ladder: what an allocation does that no free block fits. No lock held. */
+/* The ladder: the steps of an allocation that no free block fits. No lock held. */
 #ifndef MEMSHIM_ALLOCATOR_LADDER_H
 #define MEMSHIM_ALLOCATOR_LADDER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks whose physical identity leaves the process: pinned where they are, and the chunks that
- * they lie on. */
+/* Pins blocks whose physical identity leaves the process, and visits the chunks that they lie
+ * on. */
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/granules.h"
@@ -18,7 +18,7 @@ static void slots_of(const struct ms_pool *pool, const struct ms_range *range, u
     ms_granules_inside(pool, range->segment, range->addr, range->bytes, from, to);
 }
 
-/* The slots of all that the block lies on. */
+/* The slots of every granule that the block touches. */
 static void slots_around(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
                          uint64_t *to)
 {
@@ -40,7 +40,7 @@ static void set_pinned(struct ms_pool *pool, struct ms_range *range, bool pinned
     }
 }
 
-/* What is to be pinned. The block may be freed meanwhile, so that only its slots are known. */
+/* The slots to pin. The block may be freed meanwhile, so this does not point to it. */
 struct site {
     struct ms_segment *segment;
     uint64_t from, to;             /* all that it lies on */
@@ -61,7 +61,8 @@ static struct site site_of(const struct ms_pool *pool, const struct ms_range *ra
     return site;
 }
 
-/* All of it on the device: whoever looks at its identity wants all of it, there. */
+/* Backs all of the site by device memory: whoever has the block's identity may use any part of
+ * it. */
 static ms_status_t back_on_device(struct ms_pool *pool, const struct site *site)
     MS_REQUIRES(ms_growth_role)
 {
@@ -78,7 +79,7 @@ static ms_status_t back_on_device(struct ms_pool *pool, const struct site *site)
     return status;
 }
 
-/* *out: the block, where it is still there; null: it was freed meanwhile. */
+/* *out: the block; null if it was freed meanwhile. */
 static ms_status_t pin(struct ms_pool *pool, ms_addr_t addr, struct ms_range **out)
     MS_REQUIRES(ms_growth_role)
 {
@@ -98,7 +99,7 @@ static ms_status_t pin(struct ms_pool *pool, ms_addr_t addr, struct ms_range **o
     ms_state_acquire(pool);
     *out = range != NULL && ms_block_around(pool, addr) == range ? range : NULL;
     if (*out != NULL && status != MS_OK && !pinned) {
-        /* No event says so, and another call may find room. */
+        /* No event reports this failure, and another call may find room. */
         set_pinned(pool, range, false);
     }
     ms_state_release(pool);
@@ -114,7 +115,7 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
     return status;
 }
 
-/* Where the last block begins that begins in [addr, end); addr where none does. */
+/* The start of the last block that begins in [addr, end); addr if none does. */
 static ms_addr_t last_start(struct ms_pool *pool, ms_addr_t addr, ms_addr_t end)
 {
     ms_state_acquire(pool);

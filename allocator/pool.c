@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool's interface: creation and end, allocation and free. What no free block serves goes to
- * ladder.c; making room for others is in pool_room.c, statistics are in pool_stats.c. */
+/* The pool's interface: creation and end, allocation and free. Requests that no free block serves
+ * go to ladder.c; pool_room.c makes room for others, pool_stats.c has the statistics. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@
 #include "allocator/spill/ahead.h"
 #include "allocator/spill/spill.h"
 
-/* The unit of backing: the device's granule, but not smaller than is worth a driver call. */
+/* The unit of backing: the device's granule, but large enough to be worth a driver call. */
 #define SMALLEST_UNIT_BYTES ((uint64_t)2 << 20)
 
 static uint64_t unit_of(const struct ms_device_ops *ops)
@@ -86,7 +86,7 @@ static void emit_freed(struct ms_pool *pool, const struct ms_range *range, ms_st
                                           .aux = range->arena ? 1 : 0});
 }
 
-/* Not checked by Clang: no other thread is in the pool, and its end takes no state lock. */
+/* Clang does not check it: no other thread is in the pool, so it takes no state lock. */
 MS_NO_THREAD_SAFETY void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
 {
     if (pool == NULL) {
@@ -138,13 +138,13 @@ static __attribute__((noinline, cold)) ms_status_t note_failure(struct ms_pool *
     return status;
 }
 
-/* What a block counts for in its holder's sums. */
+/* The bytes that a block adds to its holder's sums. */
 static uint64_t held_bytes(uint64_t asked_bytes)
 {
     return ms_round_up(asked_bytes, MS_BLOCK_ALIGNMENT_BYTES);
 }
 
-/* Plain reads and writes of the sums will do: the state lock is held. The limit is the caller's. */
+/* Plain reads and writes of the sums suffice: the state lock is held. The caller sets the limit. */
 static bool holder_takes(struct ms_holder *holder, uint64_t bytes)
 {
     if (holder == NULL) {
@@ -170,7 +170,7 @@ static void holder_gives(struct ms_holder *holder, uint64_t bytes)
     }
 }
 
-/* `status`: why there was nothing to reuse. */
+/* `status`: why nothing could be reused. */
 static __attribute__((noinline, cold)) ms_status_t alloc_slowly(struct ms_pool *pool,
                                                                 const struct ms_request *request,
                                                                 uint64_t bytes, ms_status_t status,
@@ -191,9 +191,9 @@ static __attribute__((noinline, cold)) ms_status_t alloc_slowly(struct ms_pool *
     return note_failure(pool, status);
 }
 
-/* A driver's own allocations of that size begin on whole pages of the host, as a range that is
- * given to a network card (DMA-BUF) has to. Costs nothing that shows: of 17 recorded jobs none
- * needs a chunk more for which another does not need one less. */
+/* The driver's own allocations of that size begin on whole pages of the host, as a range given to a
+ * network card (DMA-BUF) has to. It costs nothing measurable: of 17 recorded jobs, as many need a
+ * chunk less as need one more. */
 static inline uint64_t set_aside_bytes(const struct ms_pool *pool, uint64_t held)
 {
     return held < MS_LARGE_BYTES ? held : ms_round_up(held, pool->config.page_bytes);
@@ -237,7 +237,7 @@ static void forget_arena(struct ms_pool *pool, struct ms_range *range) MS_REQUIR
     ms_slab_give(&pool->arena_slab, range->live.holes);
 }
 
-/* The live block, which has left the index, is one no longer: it is busy. State lock. */
+/* Ends a live block that has left the index: its range is busy from here on. State lock. */
 static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t stream)
     MS_REQUIRES(ms_state_role)
 {
@@ -259,8 +259,8 @@ static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t 
     range->state = MS_RANGE_BUSY;
 }
 
-/* Why nothing begins at addr: inside a live block nobody freed anything; elsewhere in a segment
- * somebody has. State lock. */
+/* Why no block begins at addr. Inside a live block: nobody freed anything there. Elsewhere in a
+ * segment: somebody freed it already. State lock. */
 static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr) MS_REQUIRES(ms_state_role)
 {
     const struct ms_segment *segment = ms_segment_of(pool, addr);
@@ -268,7 +268,7 @@ static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr) MS_REQUIRES(ms
     return freed ? MS_ERR_INVALID : MS_ERR_NOT_OURS;
 }
 
-/* A block that is not backed throughout by device memory falls to pieces, under both locks. */
+/* A block without device memory behind all of it is freed in pieces, under both locks. */
 static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_range *range)
     MS_REQUIRES(ms_state_role)
 {
@@ -278,7 +278,7 @@ static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_rang
             pool->moving.under_way || pool->moving.broken);
 }
 
-/* The block has left the index. */
+/* Frees the range of a block that has left the index. */
 static void free_range(struct ms_pool *pool, struct ms_range *range, ms_stream_t stream)
     MS_REQUIRES(ms_state_role)
 {
@@ -328,7 +328,8 @@ ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
     return MS_OK;
 }
 
-/* What is freed is joined with its neighbours, but never with a live one. */
+/* The first live range from this one on. A freed range joins its neighbours, but never a live
+ * one. */
 static struct ms_range *live_from(struct ms_range *range)
 {
     while (range != NULL && range->state != MS_RANGE_LIVE) {

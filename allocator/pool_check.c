@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walker: recomputes from the ranges alone what the pool believes, and compares. */
+/* The walker: recomputes the pool's sums and lists from the ranges alone, and compares. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,14 +44,14 @@ static bool is_taken(const struct ms_segment *segment, uint64_t slot)
     return segment->granules != NULL && segment->granules[slot].unbacked;
 }
 
-/* Whether a device that kept failing may have left a live block without backing: an event says so.
- */
+/* Whether a device that kept failing may have left a live block without backing, which an event
+ * reports. */
 static bool is_reported_lost(const struct walk *walk) MS_REQUIRES(ms_state_role)
 {
     return walk->pool->count.spill.lost_bytes > 0;
 }
 
-/* Whether chunks stand (or, for a hole, do not stand) behind every byte of the range. */
+/* Checks that chunks stand behind every byte of the range, or behind none of a hole. */
 static void check_backing(struct walk *walk, const struct ms_range *range)
     MS_REQUIRES(ms_state_role)
 {
@@ -84,7 +84,7 @@ static void check_backing(struct walk *walk, const struct ms_range *range)
 
 static bool list_holds(const struct ms_range *list, const struct ms_range *range)
 {
-    /* By the links around it: walking each list for each range would be quadratic. */
+    /* Checks only the links around it: walking each list for each range would be quadratic. */
     const struct ms_range *prev = range->free.batch_prev;
     const struct ms_range *next = range->free.batch_next;
     return (prev == NULL ? list == range : prev->free.batch_next == range) &&
@@ -154,14 +154,14 @@ static void check_range(struct walk *walk, const struct ms_range *range) MS_REQU
     }
 }
 
-/* Of the two mappings of a chunk the one that counts. */
+/* Whether this is the first in address order of a chunk's two mappings: the one to count. */
 static bool before_twin(const struct ms_chunk *chunk)
 {
     return chunk->segment->base + chunk->slot < chunk->twin->segment->base + chunk->twin->slot;
 }
 
-/* A chunk that is mapped twice: cut at one offset, what is before it belongs to the one mapping and
- * what is behind it to the other, so that no byte is handed out twice. */
+/* Checks a chunk that is mapped twice. It is cut at one offset: one mapping has what is before it,
+ * the other what is behind it, so that no byte is handed out twice. */
 static void check_view(struct walk *walk, const struct ms_chunk *chunk)
 {
     uint64_t granule = walk->pool->granule_bytes;
@@ -213,7 +213,7 @@ static void check_slots(struct walk *walk, const struct ms_segment *segment)
     }
 }
 
-/* Arenas, granule by granule. What tensors touch is for ms_arenas_is_valid to know. */
+/* Arenas, granule by granule. ms_arenas_is_valid checks which of them tensors touch. */
 static void check_granules(struct walk *walk, const struct ms_segment *segment)
 {
     for (uint64_t slot = 0; slot < segment->slot_count && !walk->failed; slot++) {
@@ -346,7 +346,7 @@ static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_r
     check_sum(walk, "views", views, count->views);
     check_sum(walk, "mappings of views", walk->twins, 2 * count->views);
     check_sum(walk, "parts of views", walk->lent_ranges, 2 * count->views);
-    /* Who else has the budget may have some of it earmarked, too. */
+    /* Others who share the budget may have earmarked some of it, too. */
     const uint64_t earmarked = atomic_load(&pool->config.budget->earmarked_bytes);
     check(walk, pool->obligations.earmarked_bytes <= earmarked,
           "%lu bytes are earmarked, %lu in the budget",

@@ -15,7 +15,7 @@
 #include "allocator/space/tiling.h"
 #include "allocator/spill/spill.h"
 
-/* What is free beyond what may stay. */
+/* Free bytes beyond keep_bytes. */
 static uint64_t excess_bytes(struct ms_pool *pool, uint64_t keep_bytes)
 {
     ms_state_acquire(pool);
@@ -24,14 +24,14 @@ static uint64_t excess_bytes(struct ms_pool *pool, uint64_t keep_bytes)
     return free_bytes > keep_bytes ? free_bytes - keep_bytes : 0;
 }
 
-/* Gives idle chunks back until enough_bytes have been. */
+/* Gives idle chunks back until it has released enough_bytes. */
 static uint64_t release_idle(struct ms_pool *pool, uint64_t enough_bytes)
     MS_REQUIRES(ms_growth_role)
 {
     if (pool->granule_bytes == 0) {
         return ms_backing_plain_release(pool, enough_bytes);
     }
-    /* What a refusing device leaves mapped stays idle; what was unmapped is released. */
+    /* If the device refuses to unmap, the chunk stays idle; what was unmapped is released. */
     uint64_t taken_bytes = 0;
     (void)ms_backing_unmap_idle(pool, enough_bytes, &taken_bytes);
     return ms_backing_release_spares(pool);
@@ -48,7 +48,8 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
         (void)ms_fences_poll(pool);
         released_bytes = release_idle(pool, enough_bytes);
     } else if (keep_bytes == 0 && pool->granule_bytes != 0) {
-        released_bytes = ms_backing_release_spares(pool); /* that the device would not take back */
+        released_bytes = ms_backing_release_spares(pool); /* that the device would not take back
+                                                           * earlier */
     }
     ms_growth_release(pool);
     return released_bytes;
@@ -105,7 +106,8 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     }
     bool enough = lacking_bytes(pool, bytes) == 0;
     if (!enough) {
-        /* Otherwise the caller's charge comes first. What was earmarked in vain may be enough. */
+        /* Otherwise the caller's charge comes first. Bytes that were earmarked in vain may be
+         * enough. */
         ms_obligations_settle(pool);
         enough = lacking_bytes(pool, bytes) == 0;
     }
@@ -113,7 +115,7 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     return enough;
 }
 
-/* Whether memory freed as cudaFree does is still waited for, and more than the budget has. */
+/* Whether the budget lacks bytes that are pending: freed as cudaFree does, their work not done. */
 static bool lacks_pending(struct ms_pool *pool)
 {
     uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);

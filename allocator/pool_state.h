@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pool's insides, put together: the state of each module stands in its own header.
  *
- * Locks: `state` covers everything but what is named here; `growth` is held by the one thread that
- * changes backing (segments, slots, chunks, fences) and is taken before `state`, never after. The
- * slots of a segment and the list of segments change under both locks and may be read under
- * either. */
+ * Locks: `state` covers all that is not named here; `growth` is held by the one thread that changes
+ * backing (segments, slots, chunks, fences) and is taken before `state`, never after. The slots of
+ * a segment and the list of segments change under both locks and may be read under either. */
 #ifndef MEMSHIM_ALLOCATOR_POOL_STATE_H
 #define MEMSHIM_ALLOCATOR_POOL_STATE_H
 
@@ -34,8 +33,8 @@ struct ms_pool_counters {
     uint64_t allocations, frees, failed_allocations;
     uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;
     uint64_t quiet_granules;
-    uint64_t obligation_bytes; /* of arenas and proxies, not backed: see obligations.c */
-    uint64_t fresh_bytes, fresh_unbacked_bytes; /* of fresh proxies: all, and what is not backed */
+    uint64_t obligation_bytes; /* of arenas and proxies, unbacked: see obligations.c */
+    uint64_t fresh_bytes, fresh_unbacked_bytes; /* of fresh proxies: all, and the unbacked part */
     uint64_t front_bytes;                       /* see struct ms_pool_stats */
     uint64_t host_reserve_bytes, host_backed_bytes, peak_host_backed_bytes;
     uint64_t host_large_bytes; /* of the reserve: in chunks of more than a granule */
@@ -59,7 +58,8 @@ struct ms_pool {
     struct ms_range *whole MS_GUARDED_BY(
         ms_state_role); /* see ms_ranges_give_up_whole; linked by draining.next, stuck */
     struct ms_pool_counters count MS_GUARDED_BY(ms_state_role);
-    /* Ids taken from the process's, not yet given to a block; the first that it ever took. */
+    /* Ids reserved from the process's counter and not yet given to a block; and the first one
+     * ever. */
     uint64_t next_id MS_GUARDED_BY(ms_state_role);
     uint64_t end_id MS_GUARDED_BY(ms_state_role);
     uint64_t first_id MS_GUARDED_BY(ms_state_role);
@@ -69,14 +69,14 @@ struct ms_pool {
 
     struct ms_slab chunk_slab MS_GUARDED_BY(ms_growth_role);
     struct ms_slab segment_slab MS_GUARDED_BY(ms_growth_role);
-    /* Created, charged, mapped nowhere; none of them is larger than the most. */
+    /* Chunks that are charged and mapped nowhere; and the size of the largest, or more. */
     struct ms_chunk *spares MS_GUARDED_BY(ms_growth_role);
     uint64_t spare_most_bytes MS_GUARDED_BY(ms_growth_role);
     struct ms_chunk *views MS_GUARDED_BY(ms_growth_role); /* one of each pair of twins */
 
     struct ms_arenas *arenas MS_GUARDED_BY(ms_state_role); /* null where nobody reports tensors */
     struct ms_slab arena_slab MS_GUARDED_BY(ms_state_role);
-    bool frozen MS_GUARDED_BY(ms_state_role); /* nothing is taken out of holes any more, for good */
+    bool frozen MS_GUARDED_BY(ms_state_role); /* for good: nothing is taken out of holes any more */
     struct ms_range *
         draining MS_GUARDED_BY(ms_state_role); /* on host chunks, until their work is done */
 
@@ -86,16 +86,16 @@ struct ms_pool {
     struct ms_proxies proxies;
     struct ms_moving moving;
     const struct ms_live_memory *live; /* ms_spill_live */
-    /* What the device had free when it had no room; how often on end it refused what it had free.
-     */
+    /* What the device had free when it refused a chunk; how often in a row it refused what it had
+     * free. */
     uint64_t unusable_bytes MS_GUARDED_BY(ms_growth_role);
     unsigned strange_refusals MS_GUARDED_BY(ms_growth_role);
     struct ms_ahead ahead;
     struct ms_states states MS_GUARDED_BY(ms_state_role);
 };
 
-/* The pool's locks are taken and released by these, which also tell Clang's analysis (not looked
- * into by it: it would see a member locked instead of the role). */
+/* These take and release the pool's locks, and also tell Clang's analysis. Clang does not analyse
+ * their bodies: it would see a member locked instead of the role. */
 static inline void ms_state_acquire_at(struct ms_pool *pool, const char *place)
     MS_ACQUIRE(ms_state_role) MS_NO_THREAD_SAFETY
 {
@@ -123,7 +123,7 @@ static inline void ms_growth_release(struct ms_pool *pool)
 #define ms_state_acquire(pool)  ms_state_acquire_at((pool), MS_PLACE)
 #define ms_growth_acquire(pool) ms_growth_acquire_at((pool), MS_PLACE)
 
-/* Of counters that change under both locks: to read them the growth lock is enough. They are
+/* Counters that change under both locks: the growth lock is enough to read them. They are
  * reserved_bytes, obligation_bytes, those of the host, and those of the spill. */
 static inline const struct ms_pool_counters *ms_pool_count_of_growth(const struct ms_pool *pool)
     MS_REQUIRES(ms_growth_role) MS_NO_THREAD_SAFETY
