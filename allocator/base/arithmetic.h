@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written again and again about unsigned sizes. */
+/* Arithmetic of unsigned sizes that every room needs. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_ARITHMETIC_H
 #define MEMSHIM_ALLOCATOR_BASE_ARITHMETIC_H
 
@@ -16,7 +16,7 @@ static inline uint64_t ms_less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* To the next multiple of unit, a power of two. The sum of both fits 64 bits. */
+/* Rounds up to the next multiple of unit, a power of two. The result must fit 64 bits. */
 static inline uint64_t ms_round_up(uint64_t bytes, uint64_t unit)
 {
     return (bytes + unit - 1) & ~(unit - 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a failed check does: see assert.h. Nothing, in a build without them. */
+/* Reports a failed check and ends the process: see assert.h. Empty in a build without checks. */
 #include "allocator/base/assert.h"
 
 #ifdef MEMSHIM_CHECKS
@@ -11,7 +11,7 @@
 
 #    include "allocator/base/way_out.h"
 
-#    define LINE_BYTES 512 /* little, for threads with small stacks */
+#    define LINE_BYTES 512 /* small, for threads with small stacks */
 
 void ms_check_say(const char *format, ...)
 {

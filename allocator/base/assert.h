@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assertions of invariants, in three tiers:
  *
- *   off       what is installed: an assertion costs nothing, and evaluates nothing
+ *   off       in installed builds: an assertion evaluates nothing and costs nothing
  *   cheap     MS_ASSERT: a comparison or two, each time
  *   walkers   MS_ASSERT_WALK: a walk over a whole structure. Each place walks at its first, second,
- *             fourth, eighth ... time, so that a test of any length stays as fast as it was
+ *             fourth, eighth ... time, so that long tests stay fast
  *
- * The second and third are on where MEMSHIM_CHECKS is: in what tests run on, and in builds with a
- * sanitizer. One that does not hold says where, and ends the process. */
+ * MEMSHIM_CHECKS turns the second and third on: in the build that tests run on, and in builds with
+ * a sanitizer. A failed assertion prints its place and ends the process. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_ASSERT_H
 #define MEMSHIM_ALLOCATOR_BASE_ASSERT_H
 
@@ -15,13 +15,13 @@
 
 #    include <stdatomic.h>
 
-/* The last words of a process that a check ends, on the standard error. */
+/* Writes the message of a failed check to standard error. */
 void ms_check_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Ends the process, after what was said: names the way out. */
+/* Ends the process after such messages, and says how to run without memshim (way_out.h). */
 _Noreturn void ms_check_end(void);
 
-/* Says what does not hold, and ends the process. */
+/* Reports the failed assertion and ends the process. */
 _Noreturn void ms_assert_failed(const char *what, const char *file, int line);
 
 #    define MS_ASSERT(holds) ((holds) ? (void)0 : ms_assert_failed(#    holds, __FILE__, __LINE__))

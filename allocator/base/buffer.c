@@ -110,7 +110,7 @@ int ms_buffer_write(const struct ms_buffer *buffer, int fd)
     if (buffer->failed) {
         return ENOMEM;
     }
-    /* Past this limit the kernel would send SIGXFSZ, which ends the application. */
+    /* Beyond this limit the kernel would send SIGXFSZ, which ends the application. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < buffer->bytes) {
         return EFBIG;
     }
@@ -130,12 +130,12 @@ int ms_buffer_save(const struct ms_buffer *buffer, const char *path)
     char temporary[PATH_MAX];
     int error, fd, tries = 16;
 
-    /* A name that nobody can foretell, and no file or link of that name is taken for ours. */
+    /* Nobody can predict the name, and an existing file or link of that name is not opened. */
     do {
         unsigned random = 0;
 
         if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random)) {
-            random = (unsigned)tries; /* early at boot; O_EXCL is what counts */
+            random = (unsigned)tries; /* early at boot; O_EXCL is what protects */
         }
         if (snprintf(temporary, sizeof(temporary), "%s.%d.%08x", path, (int)getpid(), random) >=
             (int)sizeof(temporary)) {

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The id in `notes` (a segment of type PT_NOTE, `bytes` long, with this alignment) and how many
- * bytes it has, at most those that stand there. Null: there is none. Pure. */
+/* Finds the id in `notes`, a segment of type PT_NOTE, `bytes` long, with this alignment. Also gives
+ * the id's length, at most what the notes hold. Null: there is none. Pure. */
 const uint8_t *ms_build_id_find(const uint8_t *notes, size_t bytes, size_t align, size_t *id_bytes);
 
 #endif

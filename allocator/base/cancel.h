@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pthread_cancel ends a thread where it waits, opens, reads or writes: not while it holds a lock of
- * ours, or is to give something back. Around whatever does any of that. */
+/* Keeps pthread_cancel from ending a thread inside memshim. It ends threads where they wait, open,
+ * read or write; one that holds a lock of ours, or owes something back, must go on. Use the pair
+ * around all such code. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_CANCEL_H
 #define MEMSHIM_ALLOCATOR_BASE_CANCEL_H
 
 #include <pthread.h>
 
-/* Returns what ms_cancel_let is to be given; pairs may stand inside each other. */
+/* Returns the state for ms_cancel_let; pairs may be nested. */
 static inline int ms_cancel_hold(void)
 {
     int before = PTHREAD_CANCEL_ENABLE;

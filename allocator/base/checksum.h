@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fast checksum against damaged files; no protection against those who damage on purpose. */
+/* A fast checksum against damaged files. It does not protect against deliberate damage. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_CHECKSUM_H
 #define MEMSHIM_ALLOCATOR_BASE_CHECKSUM_H
 

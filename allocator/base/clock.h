@@ -15,19 +15,19 @@ static inline uint64_t ms_clock_of_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * MS_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* Never goes back: for waits and lengths of time. */
+/* Monotonic: for waits and durations. */
 static inline uint64_t ms_clock_ns(void)
 {
     return ms_clock_of_ns(CLOCK_MONOTONIC);
 }
 
-/* Likewise, some milliseconds old and a few ns in cost: for what is asked at every allocation. */
+/* Monotonic, up to some milliseconds old, and costs a few ns: for reading at every allocation. */
 static inline uint64_t ms_clock_coarse_ns(void)
 {
     return ms_clock_of_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-/* Since 1970. It may be set while the program runs. */
+/* Since 1970. May jump when somebody sets the clock. */
 static inline uint64_t ms_clock_unix_ns(void)
 {
     return ms_clock_of_ns(CLOCK_REALTIME);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What events.def says of each kind, as tables. */
+/* Tables of each kind's properties, from events.def. */
 #include "allocator/base/event.h"
 
 const uint8_t ms_event_fields[MS_EVENT_KIND_COUNT] = {
@@ -15,7 +15,7 @@ const char *const ms_event_names[MS_EVENT_KIND_COUNT] = {
 #undef MS_EVENT
 };
 
-/* Numbers follow each other: none is left out or given twice. */
+/* The numbers in events.def have no gaps and no duplicates. */
 enum {
 #define MS_EVENT(number, name, scope, fields, sums) ROW_OF_##name,
 #include "allocator/base/events.def"

@@ -22,7 +22,7 @@ enum ms_owner {
     MS_OWNER_COUNT
 };
 
-/* events.def has a row for each: what its fields mean, and how a trace holds it. */
+/* One row each in events.def, which has the meaning of the fields and their coding in a trace. */
 enum ms_event_kind {
     MS_EVENT_NONE,
 #define MS_EVENT(number, name, scope, fields, sums) MS_EVENT_##name = (number),
@@ -31,7 +31,7 @@ enum ms_event_kind {
     MS_EVENT_KIND_COUNT
 };
 
-/* What a kind has, and how its id is meant. */
+/* The fields that a kind has, and how the trace codes its id. */
 enum ms_event_field {
     MS_HAS_ID = 1,
     MS_HAS_ADDR = 2,
@@ -39,8 +39,9 @@ enum ms_event_field {
     MS_HAS_STREAM = 8,
     MS_HAS_SITE = 16,
     MS_HAS_AUX = 32,
-    MS_BEGINS = 64, /* a block or a tensor begins: mostly the id after the last one's that began */
-    MS_ENDS = 128, /* the block or tensor of this id ends, or changes: addr and bytes as it began */
+    MS_BEGINS = 64, /* a block or tensor begins: its id is mostly the previous one's plus 1 */
+    MS_ENDS = 128,  /* the block or tensor of this id ends or changes: addr and bytes as when it
+                     * began */
     MS_HAS_PLACE = MS_HAS_ID | MS_HAS_ADDR | MS_HAS_BYTES
 };
 
@@ -53,7 +54,7 @@ enum ms_step_source {
     MS_STEP_SOURCE_COUNT
 };
 
-/* Why memory was charged that did not come from chunks. */
+/* The reason for a charge that did not come from chunks. */
 enum ms_charge_reason {
     MS_CHARGE_ALLOCATION, /* an allocation call that was forwarded */
     MS_CHARGE_ARRAY,
@@ -69,7 +70,7 @@ enum ms_charge_reason {
     MS_CHARGE_REASON_COUNT
 };
 
-/* Whether what is charged for this reason is recorded as a block too, by events of its own. */
+/* Whether events of its own also record a charge of this reason as a block. */
 static inline bool ms_charge_is_block(uint64_t reason)
 {
     return reason == MS_CHARGE_ALLOCATION || reason == MS_CHARGE_MANAGED;
@@ -87,7 +88,7 @@ struct ms_event {
     uint64_t aux;
 };
 
-/* A bit for each kind that happens to no device. */
+/* A bit for each kind that belongs to no device. */
 enum {
     MS_SCOPE_DEVICE = 0,
     MS_SCOPE_PROCESS = 1,
@@ -97,7 +98,7 @@ enum {
 #undef MS_EVENT
 };
 
-/* Whether the event happened to a device at all: steps and tags are the process's. Its kind is in
+/* Whether the event belongs to a device: steps and tags belong to the process. Its kind is in
  * range. */
 static inline bool ms_event_has_device(const struct ms_event *event)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON, written a value at a time. Every string may be a stranger's: what is not UTF-8 becomes
- * U+FFFD, nothing in it can end the string or a page that holds it, and a terminal that shows the
- * JSON shows it as it is (plain.h). */
+/* Writes JSON, a value at a time. Strings may come from strangers: invalid UTF-8 becomes U+FFFD, no
+ * character can end the string or the page around it, and those that a terminal would obey are
+ * escaped (plain.h). */
 #ifndef MEMSHIM_ALLOCATOR_BASE_JSON_H
 #define MEMSHIM_ALLOCATOR_BASE_JSON_H
 
@@ -14,8 +14,8 @@ struct ms_json {
     struct ms_buffer *out;
     int depth;
     bool dense;   /* no line breaks */
-    bool shown;   /* what strings say is for people, as it is: they say \xNN (plain.h) */
-    bool started; /* the open object or array has a member already */
+    bool shown;   /* people see the strings as they are: escapes are \xNN (plain.h) */
+    bool started; /* the open object or array has a member */
 };
 
 /* key: the member's name, null in an array and at the top. */
@@ -28,10 +28,10 @@ void ms_json_integer(struct ms_json *json, const char *key, int64_t value);
 void ms_json_flag(struct ms_json *json, const char *key, bool value);
 void ms_json_null(struct ms_json *json, const char *key);
 
-/* null where the value is the one that stands for not known. */
+/* Writes null if the value equals `unknown`. */
 void ms_json_integer_unless(struct ms_json *json, const char *key, int64_t value, int64_t unknown);
 
-/* A number that is already written as JSON wants it. */
+/* A number that is already valid JSON. */
 void ms_json_number(struct ms_json *json, const char *key, const char *number);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What follows the last slash, in place; the whole path where nothing does. */
+/* The part after the last slash, in place; the whole path if there is none. */
 static inline const char *ms_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text of a stranger's: names of files, functions and tags, arguments, the environment, whatever
- * stands in a trace or a CSV. Some of it a terminal obeys instead of showing it, or shows in
- * another order than it is written. One rule says what that is, for everything that memshim writes:
+/* Text from strangers: names of files, functions and tags, arguments, the environment, anything in
+ * a trace or a CSV. A terminal obeys some characters instead of showing them, and shows some in
+ * another order than written. Everything that memshim writes escapes the same characters:
  *
  *   lines for people    ms_buffer_add_plain, ms_complain, the shim's log: \xNN for each such byte
  *   JSON                ms_json: \uNNNN, which is the same text for whoever parses it
@@ -12,18 +12,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The length of the valid UTF-8 sequence at `text`, 0 where there is none; its code point. */
+/* The length of the valid UTF-8 sequence at `text`, and its code point; 0: there is none. */
 size_t ms_utf8_length(const char *text, unsigned *code_point);
 
-/* Whether it can be shown as it is: no control of C0 or C1, nothing that reorders or hides text. */
+/* Whether it can be shown as it is: not a control character (C0, C1), and nothing that reorders or
+ * hides text. */
 bool ms_is_plain(unsigned code_point);
 
-#define MS_PLAIN_BYTES 5 /* what one step writes, at most, with its zero */
+#define MS_PLAIN_BYTES 5 /* the most that one step writes, with its zero byte */
 
-/* The next character of `text`, as it is or, a byte of it, as \xNN. Returns the bytes taken. */
+/* Writes the next character of `text` as it is, or its first byte as \xNN. Returns the bytes
+ * read. */
 size_t ms_plain_step(const char *text, char out[MS_PLAIN_BYTES]);
 
-/* All of it, as far as it fits; always ended by a zero. Returns the length written. */
+/* As much of the text as fits, always with a zero byte at the end. Returns the length written. */
 size_t ms_plain_text(const char *text, char *out, size_t out_bytes);
 
 #endif

@@ -15,7 +15,7 @@
 static const struct unit {
     const char *name;
     unsigned shift;
-    unsigned scale; /* ten to the number of decimals */
+    unsigned scale; /* 10 to the power of the number of decimals */
 } units[] = {{"KiB", 10, 10}, {"MiB", 20, 10}, {"GiB", 30, 100}, {"TiB", 40, 100}};
 
 static uint64_t scaled_to(uint64_t bytes, const struct unit *unit)
@@ -25,7 +25,7 @@ static uint64_t scaled_to(uint64_t bytes, const struct unit *unit)
     return (uint64_t)(((unsigned __int128)bytes * unit->scale + half) >> unit->shift);
 }
 
-/* What would round to 1024 belongs to the next one. Null: bytes themselves. */
+/* A value that would round to 1024 gets the next unit. Null: plain bytes. */
 static const struct unit *unit_of(uint64_t bytes)
 {
     const struct unit *unit = units, *last = units + sizeof(units) / sizeof(units[0]) - 1;

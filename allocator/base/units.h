@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as people read them. Integers only: the C library's own formatting of fractions follows
- * the application's locale, and a comma would break a report. */
+/* Numbers as people read them, computed from integers: the C library's formatting of fractions
+ * follows the application's locale, and a comma would break a report. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_UNITS_H
 #define MEMSHIM_ALLOCATOR_BASE_UNITS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define MS_UNIT_TEXT_BYTES 32 /* enough for each of these; every one returns its `text` */
+#define MS_UNIT_TEXT_BYTES 32 /* enough for every function here; each returns its `text` */
 
 /* "394.0 MiB", "11.72 GiB", "512 B". */
 char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes);
 
-/* In the unit in which the lesser of both is told: for two that are compared in one sentence. */
+/* In the unit that the smaller of both would have: for comparing the two in one sentence. */
 char *ms_bytes_text_beside(uint64_t bytes, uint64_t other_bytes, char *text, size_t text_bytes);
 
 /* "7 h 41 m", "12.3 s", "78 ms", "41 us". */
@@ -24,13 +24,13 @@ char *ms_percent_text(uint64_t part, uint64_t whole, char *text, size_t text_byt
 /* "18,402". */
 char *ms_count_text(uint64_t count, char *text, size_t text_bytes);
 
-/* A value in millionths as a plain decimal: "0.950000", without zeros at its end: "0.95". */
+/* A value in millionths as a decimal: "0.950000", without trailing zeros: "0.95". */
 char *ms_decimal_text(int64_t millionths, char *text, size_t text_bytes);
 
 /* "2026-11-20T03:12:05Z" (UTC). */
 char *ms_date_text(uint64_t unix_ns, char *text, size_t text_bytes);
 
-/* The same, in a text of their own that lives as long as the block in which they stand. */
+/* These make a text that lives as long as the enclosing block. */
 #define MS_BYTES(value) ms_bytes_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
 #define MS_COUNT(value) ms_count_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
 #define MS_DURATION(value) \

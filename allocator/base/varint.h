@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of varying length: seven bits a byte, the lowest first, bit 7 set on all but the last
- * one. The one coder for records, digests and protocol buffers. */
+/* Varints: numbers of seven bits a byte, the lowest first, bit 7 set on all bytes but the last. The
+ * one coder for records, digests and protocol buffers. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_VARINT_H
 #define MEMSHIM_ALLOCATOR_BASE_VARINT_H
 
@@ -9,7 +9,7 @@
 
 #define MS_VARINT_BYTES 10u /* of the longest one */
 
-/* Writes it at `out`, with MS_VARINT_BYTES of room; returns the byte behind it. */
+/* Writes it at `out`, which has MS_VARINT_BYTES of room; returns the position after it. */
 static inline uint8_t *ms_varint_put(uint8_t *out, uint64_t value)
 {
     while (value >= 0x80) {
@@ -20,8 +20,8 @@ static inline uint8_t *ms_varint_put(uint8_t *out, uint64_t value)
     return out;
 }
 
-/* Reads one that ends before `end`; returns the byte behind it, or null where none does or it is
- * longer than MS_VARINT_BYTES: *value is 0 then. */
+/* Reads one that ends before `end`; returns the position after it. Null, and *value is 0: it does
+ * not end there, or it is longer than MS_VARINT_BYTES. */
 static inline const uint8_t *ms_varint_get(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
     uint64_t read = 0;

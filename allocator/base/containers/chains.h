@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash table of records that are linked through themselves: to enter one takes no memory, so it
- * cannot fail, and a record stays where it is. table.h is for what may grow without bound, or has
- * no record of its own; here the number of chains is fixed, and some ten thousand records are well
- * served.
+/* A hash table of records that are linked through themselves. Entering a record takes no memory, so
+ * it cannot fail, and records do not move. The number of chains is fixed, which serves some ten
+ * thousand records well. Use table.h for unbounded growth, or for entries without a record.
  *
  * Not thread-safe: the owner's lock covers it. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_CONTAINERS_CHAINS_H
@@ -13,13 +12,13 @@
 
 enum { MS_CHAINS_BITS = 10 };
 
-/* A member of the record, for each table that it is in. */
+/* A member of the record, one for each table that the record is in. */
 struct ms_link {
     struct ms_link *next;
     uint64_t key;
 };
 
-/* Empty with no heads. */
+/* Empty while it has no heads. */
 struct ms_chains {
     size_t offset; /* of the link in a record */
     struct ms_link *heads[1 << MS_CHAINS_BITS];
@@ -40,7 +39,7 @@ static inline void *ms_chains_record(const struct ms_chains *chains, const struc
     return link != NULL ? (char *)link - chains->offset : NULL;
 }
 
-/* Null where no record has the key. */
+/* Null: no record has the key. */
 static inline void *ms_chains_find(const struct ms_chains *chains, uint64_t key)
 {
     const struct ms_link *link = chains->heads[ms_chains_home(key)];
@@ -50,7 +49,7 @@ static inline void *ms_chains_find(const struct ms_chains *chains, uint64_t key)
     return ms_chains_record(chains, link);
 }
 
-/* Before those that have the key already. */
+/* Goes before records with the same key. */
 static inline void ms_chains_enter(struct ms_chains *chains, void *record, uint64_t key)
 {
     struct ms_link *link = ms_chains_link(chains, record);
@@ -59,7 +58,7 @@ static inline void ms_chains_enter(struct ms_chains *chains, void *record, uint6
     *head = link;
 }
 
-/* The record is in the table. */
+/* The record must be in the table. */
 static inline void ms_chains_remove(struct ms_chains *chains, const void *record)
 {
     const struct ms_link *link = ms_chains_link(chains, record);
@@ -70,8 +69,8 @@ static inline void ms_chains_remove(struct ms_chains *chains, const void *record
     *place = link->next;
 }
 
-/* For a walk over all records, in no order: the one behind this one. Null for the first one; null
- * behind the last. */
+/* Walks over all records, in no order: returns the one after `record`. Null as the argument starts
+ * the walk; null as the result ends it. */
 static inline void *ms_chains_next(const struct ms_chains *chains, const void *record)
 {
     const struct ms_link *link = record != NULL ? ms_chains_link(chains, record) : NULL;

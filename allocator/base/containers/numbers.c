@@ -14,7 +14,7 @@ struct entry {
 
 struct ms_numbers {
     struct ms_table table;   /* struct entry */
-    uint32_t number_of_zero; /* of the id 0, which the table cannot hold */
+    uint32_t number_of_zero; /* number of the id 0, which the table cannot hold */
 };
 
 struct ms_numbers *ms_numbers_new(void)

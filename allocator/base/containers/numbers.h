@@ -14,10 +14,10 @@ struct ms_numbers;
 struct ms_numbers *ms_numbers_new(void);
 void ms_numbers_delete(struct ms_numbers *numbers); /* null: nothing */
 
-/* The id's number from now on; number is not MS_NUMBER_NONE. False where memory ran out. */
+/* Gives the id this number, which is not MS_NUMBER_NONE. False: memory ran out. */
 bool ms_numbers_put(struct ms_numbers *numbers, uint64_t id, uint32_t number);
 
-/* MS_NUMBER_NONE where the id has none. */
+/* MS_NUMBER_NONE: the id has no number. */
 uint32_t ms_numbers_get(const struct ms_numbers *numbers, uint64_t id);
 void ms_numbers_remove(struct ms_numbers *numbers, uint64_t id);
 

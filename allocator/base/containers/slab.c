@@ -8,7 +8,7 @@
 
 enum { FIRST_PAGE_BYTES = 64 << 10, LARGEST_PAGE_BYTES = 4 << 20 };
 
-/* What a page begins with; nodes keep its alignment to a cache line. */
+/* The header of a page; nodes keep its alignment to a cache line. */
 enum { HEADER_BYTES = 64 };
 
 struct ms_slab_page {
@@ -27,13 +27,13 @@ void *ms_pages_map_dense(size_t bytes)
 {
     void *pages = ms_pages_map(bytes);
     if (pages != NULL && bytes >= LARGEST_PAGE_BYTES) {
-        /* A wish: a system without large pages says no, and nothing changes. */
+        /* Advice only: a system without large pages refuses, and nothing changes. */
         (void)madvise(pages, bytes, MADV_HUGEPAGE);
     }
     return pages;
 }
 
-/* A system that gives large pages unasked gives none here. */
+/* Asks for small pages, also of a system that gives large ones by itself. */
 static void *pages_map_sparse(size_t bytes)
 {
     void *pages = ms_pages_map(bytes);
@@ -45,7 +45,7 @@ static void *pages_map_sparse(size_t bytes)
 
 void ms_pages_unmap(void *pages, size_t bytes)
 {
-    /* Cannot fail for a range that ms_pages_map returned. */
+    /* Cannot fail on a range that ms_pages_map returned. */
     (void)munmap(pages, bytes);
 }
 

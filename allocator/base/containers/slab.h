@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes of one size, in pages of our own: the pool runs in the middle of a stranger's malloc-using
- * process, and taking or giving a node must cost a few instructions.
+/* Nodes of one size, in pages of our own. The pool runs inside a process that uses malloc itself,
+ * and taking or giving a node must cost only a few instructions.
  *
- * Not thread-safe: the owner's lock covers it. Pages go back to the system at destruction only. */
+ * Not thread-safe: the owner's lock covers it. Pages go back to the system only when the slab is
+ * destroyed. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_CONTAINERS_SLAB_H
 #define MEMSHIM_ALLOCATOR_BASE_CONTAINERS_SLAB_H
 
@@ -22,23 +23,22 @@ struct ms_slab {
 };
 
 void ms_slab_init(struct ms_slab *slab, size_t node_bytes);
-/* For large nodes of which only a small part is written: never backed by large pages. */
+/* For large nodes of which mostly a small part is written: never uses large pages. */
 void ms_slab_init_sparse(struct ms_slab *slab, size_t node_bytes);
 void ms_slab_destroy(struct ms_slab *slab);
 
 /* A node with undefined contents; null when the host is out of memory. */
 void *ms_slab_take(struct ms_slab *slab);
-/* A node of zeros. The pages of a fresh one have not been written yet. */
+/* A node of zeros. On a fresh page, its memory has not been touched yet. */
 void *ms_slab_take_zeroed(struct ms_slab *slab);
-/* Sees to it that the next `count` (at most MS_SLAB_RESERVE_MOST) takes cannot fail. False: the
- * host has no memory.
- */
+/* Makes sure that the next `count` (at most MS_SLAB_RESERVE_MOST) takes cannot fail. False: the
+ * host has no memory. */
 bool ms_slab_reserve(struct ms_slab *slab, size_t count);
 void ms_slab_give(struct ms_slab *slab, void *node);
 
 /* Zeroed memory of at least `bytes`, backed by the system as it is touched; null on failure. */
 void *ms_pages_map(size_t bytes);
-/* Likewise, for what will be touched all over: the system may use large pages for it. */
+/* Likewise, for memory that will be used densely: the system may use large pages for it. */
 void *ms_pages_map_dense(size_t bytes);
 void ms_pages_unmap(void *pages, size_t bytes);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hash table of everybody who needs one on a hot road, or without the application's heap: open
+/* The hash table for hot paths, and for code that must not use the application's heap: open
  * addressing by 64-bit keys, in pages of its own.
  *
- * An entry is as large as its user says, the same in every call, and begins with its key as a
- * uint64_t. The key 0 marks a free slot: no entry has it. Several entries may have one key; their
- * user tells them apart, and walks from one to the next. At least half of the slots are free, so
- * every walk ends.
+ * The caller passes the size of an entry, the same in every call. An entry begins with its key as a
+ * uint64_t. The key 0 marks a free slot: no entry has it. Several entries may have one key; the
+ * caller walks over them to find the right one. At least half of the slots are free, so every walk
+ * ends.
  *
  * Not thread-safe. A pointer to an entry is good until the table changes. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_CONTAINERS_TABLE_H
@@ -16,20 +16,20 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Zeroed: an empty one. */
+/* Empty when zeroed. */
 struct ms_table {
     void *slots;
     size_t room; /* slots: a power of two, or 0 */
     size_t used;
 };
 
-/* An empty table with so many slots (a power of two). False where the host has no memory. */
+/* Makes an empty table with so many slots (a power of two). False: the host has no memory. */
 bool ms_table_make(struct ms_table *table, size_t entry_bytes, size_t room);
 
-/* Twice as many slots. False, and nothing changes, where the host has no memory. */
+/* Doubles the number of slots. False: the host has no memory, and nothing changed. */
 bool ms_table_grow(struct ms_table *table, size_t entry_bytes);
 
-/* Gives its pages back: it is empty afterwards. */
+/* Gives the pages back; the table is empty afterwards. */
 void ms_table_free(struct ms_table *table, size_t entry_bytes);
 
 /* The slot of that index, free or not. */
@@ -43,8 +43,8 @@ static inline uint64_t ms_table_key(const void *slot)
     return *(const uint64_t *)slot;
 }
 
-/* Where a search for the key begins: ids are given in a row, addresses are multiples of powers of
- * two, and either is spread. */
+/* The slot at which a search for the key begins. The hash spreads ids, which come in sequence, as
+ * well as addresses, which are multiples of powers of two. */
 static inline size_t ms_table_home(const struct ms_table *table, uint64_t key)
 {
     const uint64_t mixed = key * UINT64_C(0x9e3779b97f4a7c15);
@@ -62,7 +62,7 @@ static inline void *ms_table_behind(const struct ms_table *table, size_t entry_b
                                                                             : (void *)behind;
 }
 
-/* From the slot on: the first one of the key, or the free one where the walk ends. */
+/* Searches from the slot on: the first entry of the key, or the free slot that ends the search. */
 static inline void *ms_table_walk(const struct ms_table *table, size_t entry_bytes, uint64_t key,
                                   void *slot)
 {
@@ -72,7 +72,7 @@ static inline void *ms_table_walk(const struct ms_table *table, size_t entry_byt
     return slot;
 }
 
-/* The first entry of the key, or the free slot where it belongs. The table has room. */
+/* The first entry of the key, or the free slot where it belongs. The table must have room. */
 static inline void *ms_table_slot(const struct ms_table *table, size_t entry_bytes, uint64_t key)
 {
     return ms_table_walk(table, entry_bytes, key,
@@ -87,7 +87,7 @@ static inline void *ms_table_next(const struct ms_table *table, size_t entry_byt
                          ms_table_behind(table, entry_bytes, slot));
 }
 
-/* Null where no entry has the key; none has the key 0. */
+/* Null: no entry has the key. No entry has the key 0. */
 static inline void *ms_table_find(const struct ms_table *table, size_t entry_bytes, uint64_t key)
 {
     void *slot = table->room != 0 && key != 0 ? ms_table_slot(table, entry_bytes, key) : NULL;
@@ -95,13 +95,13 @@ static inline void *ms_table_find(const struct ms_table *table, size_t entry_byt
     return slot != NULL && ms_table_key(slot) != 0 ? slot : NULL;
 }
 
-/* Sees to it that one more entry fits. False where the host has no memory for it. */
+/* Makes room for one more entry. False: the host has no memory for it. */
 static inline bool ms_table_reserve(struct ms_table *table, size_t entry_bytes)
 {
     return 2 * table->used < table->room || ms_table_grow(table, entry_bytes);
 }
 
-/* Makes the free slot, where the key belongs, an entry; its other bytes are the user's to set. */
+/* Turns the free slot, where the key belongs, into an entry; the caller sets its other bytes. */
 static inline void ms_table_enter(struct ms_table *table, void *slot, uint64_t key)
 {
     *(uint64_t *)slot = key;
@@ -117,14 +117,14 @@ static inline size_t ms_table_distance(const struct ms_table *table, size_t entr
     return (at - ms_table_home(table, key)) & (table->room - 1);
 }
 
-/* Takes the entry out. Those behind it that a search would miss then move up. */
+/* Removes the entry, and moves up those behind it that a search would miss now. */
 static inline void ms_table_remove(struct ms_table *table, size_t entry_bytes, void *slot)
 {
     void *behind = ms_table_behind(table, entry_bytes, slot);
 
     for (uint64_t key; (key = ms_table_key(behind)) != 0;
          behind = ms_table_behind(table, entry_bytes, behind)) {
-        /* It may lie no earlier than its home. */
+        /* It may not move to a slot before its home. */
         if (ms_table_distance(table, entry_bytes, key, behind) >=
             ms_table_distance(table, entry_bytes, key, slot)) {
             memcpy(slot, behind, entry_bytes);

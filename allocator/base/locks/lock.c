@@ -11,14 +11,14 @@
 
 #include "allocator/base/clock.h"
 
-/* Sleeping is dear: it costs two calls of the system, and whoever was woken up has to wake the next
- * one, so that threads that once slept go on sleeping in turn. A hold that packs the trace takes
- * some ten microseconds, one that writes its digest more. So a thread looks for longer than that
- * before it sleeps, and ever more seldom, which leaves the lock's line, and mostly the lock, with
- * the thread that has it. */
+/* Sleeping is expensive: it costs two system calls, and each woken thread has to wake the next one,
+ * so threads that slept once go on sleeping in turn. Packing the trace holds the lock for some ten
+ * microseconds, writing its digest for longer. So a thread polls for longer than that before it
+ * sleeps. It polls ever less often, which leaves the lock's cache line, and mostly the lock, with
+ * its holder. */
 enum {
     SPIN_NS = 200000,   /* then it sleeps */
-    MOST_PAUSES = 512,  /* between two looks: 10 to 30 microseconds */
+    MOST_PAUSES = 512,  /* between two polls: 10 to 30 microseconds */
     SLEEP_NS = 1000000, /* at most: see lock.h */
     UNKNOWN = 0,
     ALONE = 1,
@@ -44,12 +44,12 @@ struct ms_one_lock ms_locks[MS_RANK_COUNT] = {
 
 static void futex(ms_lock_t *lock, int operation, uint32_t value)
 {
-    /* Both uses are allowed to return early for any reason: the callers look at the word again. */
+    /* Either call may return early for any reason: the callers read the word again. */
     const struct timespec most = {.tv_nsec = SLEEP_NS};
     (void)syscall(SYS_futex, &lock->word, operation, value, &most, NULL, 0);
 }
 
-/* Whether the holder can run while this thread looks. */
+/* Whether the holder can run while this thread polls. */
 static bool others_run(void)
 {
     static _Atomic int cores = UNKNOWN;
@@ -76,7 +76,7 @@ static void pause_for(int pauses)
     }
 }
 
-/* Looks until the lock is free, which it takes. False: it has looked for long enough. */
+/* Polls until it can take the lock. False: it polled for long enough. */
 static bool spin(ms_lock_t *lock)
 {
     const uint64_t begin_ns = ms_clock_ns();
@@ -99,8 +99,7 @@ void ms_lock_wait(ms_lock_t *lock)
     if (others_run() && spin(lock)) {
         return;
     }
-    /* From here on the word says 2, also for the new holder: it cannot know whether others sleep.
-     */
+    /* From here on the word is 2, for the new holder too: it cannot know whether others sleep. */
     while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
         futex(lock, FUTEX_WAIT_PRIVATE, 2);
     }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A mutex of four bytes on a futex: small enough to embed, and a forked child can simply reset it.
  *
- * Not recursive, not fair; a thread that finds it taken looks for a while (lock.c), then sleeps.
- * Letting go is a plain store, which costs a third of a locked one: who goes to sleep just then may
- * miss its call, and therefore looks again after a while.
+ * Not recursive, not fair. A thread that finds it taken polls for a while (lock.c), then sleeps.
+ * Releasing is a plain store, which costs a third of a locked one. A thread that falls asleep just
+ * then may miss the wake-up, so sleeps are short and the thread polls again.
  *
  * Each lock has its rank in the order of all locks (lock_rank.def). A build with MEMSHIM_CHECKS
- * aborts where a thread takes locks in another order, or calls the driver under one that must not
- * be held there; any other build knows nothing of ranks. */
+ * aborts when a thread takes locks in another order, or calls the driver under a lock that forbids
+ * it; other builds have no ranks. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_LOCKS_LOCK_H
 #define MEMSHIM_ALLOCATOR_BASE_LOCKS_LOCK_H
 
@@ -25,8 +25,7 @@ typedef struct MS_CAPABILITY("mutex") {
 #endif
 } ms_lock_t;
 
-/* The locks of which the process has one each, by rank; the elements of other ranks are not used.
- */
+/* The process-wide locks, by rank; elements of other ranks are not used. */
 extern struct ms_one_lock {
     _Alignas(64) ms_lock_t lock;
 } ms_locks[MS_RANK_COUNT];
@@ -38,11 +37,11 @@ extern struct ms_one_lock {
 #    define MS_PLACE_AT(line)  __FILE__ ":" MS_LINE_TEXT(line)
 #    define MS_PLACE           MS_PLACE_AT(__LINE__)
 
-/* lock_check.c. About to take the lock; having taken it; about to let it go. */
+/* In lock_check.c, called before the lock is taken, after that, and before it is released. */
 void ms_lock_check(const ms_lock_t *lock, const char *place);
 void ms_lock_note(const ms_lock_t *lock, const char *place);
 void ms_lock_forget(const ms_lock_t *lock);
-/* About to call the driver, or to fork. */
+/* Called before a driver call, and before a fork. */
 void ms_lock_check_driver(const char *function);
 void ms_lock_check_fork(void);
 #else
@@ -75,7 +74,7 @@ static inline void ms_lock_check_fork(void)
 }
 #endif
 
-/* A free lock of this rank: as an initializer, and for a lock in memory of any contents. */
+/* A free lock of this rank: as an initializer, and for a lock in uninitialized memory. */
 #ifdef MEMSHIM_CHECKS
 #    define MS_LOCK_INIT(name)     \
         {                          \
@@ -100,13 +99,13 @@ static inline void ms_lock_init(ms_lock_t *lock, enum ms_lock_rank rank)
     atomic_store_explicit(&lock->word, 0, memory_order_release);
 }
 
-/* The lock is free from here on, whoever held it: in a forked child. */
+/* Makes the lock free, whoever held it: in a forked child. */
 static inline void ms_lock_reset(ms_lock_t *lock)
 {
     atomic_store_explicit(&lock->word, 0, memory_order_release);
 }
 
-/* take and let: for fork(), which holds all locks at once. Everybody else calls ms_lock_acquire,
+/* take and let are for fork(), which holds all locks at once. All others call ms_lock_acquire,
  * ms_lock_try and ms_lock_release. */
 static inline void ms_lock_take(ms_lock_t *lock)
 {
@@ -127,7 +126,7 @@ static inline void ms_lock_let(ms_lock_t *lock)
     }
 }
 
-/* These three are the lock: below them is the pthread mutex, of which the checker knows nothing. */
+/* These three are the lock. Below them is the pthread mutex, which the checker does not know. */
 static inline void ms_lock_acquire_at(ms_lock_t *lock, const char *place)
     MS_ACQUIRE(*lock) MS_NO_THREAD_SAFETY
 {
@@ -150,7 +149,7 @@ static inline bool ms_lock_try_at(ms_lock_t *lock, const char *place)
 
 #define ms_lock_acquire(lock) ms_lock_acquire_at((lock), MS_PLACE)
 
-/* False where somebody holds it. Whoever only tries waits for nobody: its rank is not checked. */
+/* False: another thread holds it. A try never waits, so its rank is not checked. */
 #define ms_lock_try(lock) ms_lock_try_at((lock), MS_PLACE)
 
 static inline void ms_lock_release(ms_lock_t *lock) MS_RELEASE(*lock) MS_NO_THREAD_SAFETY

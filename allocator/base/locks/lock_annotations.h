@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which locks a function needs or takes, and what they guard, in words that Clang checks
- * (-Wthread-safety, the part "locks" of scripts/lint.sh). They change no code; for any other
- * compiler they are empty.
+/* Annotations: which locks a function needs or takes, and what they guard. Clang checks them
+ * (-Wthread-safety, the part "locks" of scripts/lint.sh). They change no code, and other compilers
+ * see nothing of them.
  *
  * Most headers know a pool by its name only, and so cannot name its members. A thread never holds
  * two locks of one rank (lock_rank.def), so one name stands for that lock of all pools:
  *   ms_state_role   a pool's state lock; of arenas without a pool, their own
  *   ms_growth_role  a pool's growth lock
- * A lock of which the process has one is named as it is taken: *MS_LOCK(VMM).
+ * A process-wide lock is named as it is taken: *MS_LOCK(VMM).
  *
- * Clang has no word for what changes under two locks and may be read under either: such state has a
- * comment instead. Addresses of guarded state may be taken without the lock. */
+ * Clang has no annotation for state that changes under two locks and may be read under either: a
+ * comment says so instead. Addresses of guarded state may be taken without the lock. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_LOCKS_LOCK_ANNOTATIONS_H
 #define MEMSHIM_ALLOCATOR_BASE_LOCKS_LOCK_ANNOTATIONS_H
 
@@ -31,10 +31,10 @@
 #define MS_ACQUIRE(...)            MS_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define MS_RELEASE(...)            MS_ANNOTATION(release_capability(__VA_ARGS__))
 #define MS_TRY_ACQUIRE(value, ...) MS_ANNOTATION(try_acquire_capability(value, __VA_ARGS__))
-/* Of a function: Clang does not look into it. A comment says why. */
+/* Of a function: Clang does not analyse its body. A comment says why. */
 #define MS_NO_THREAD_SAFETY MS_ANNOTATION(no_thread_safety_analysis)
 
-/* Declared for the annotations; there are no such objects. */
+/* Declared for the annotations only; no such objects exist. */
 struct MS_CAPABILITY("role") ms_lock_role {
     char unused;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether locks are taken in their order: part of builds with MEMSHIM_CHECKS alone. What is wrong
- * is written to standard error, since the process ends there. */
+/* Checks the order in which locks are taken, in builds with MEMSHIM_CHECKS only. It writes
+ * violations to standard error, and then ends the process. */
 #include "allocator/base/locks/lock.h"
 
 #ifdef MEMSHIM_CHECKS
@@ -20,7 +20,7 @@ static _Thread_local struct {
     unsigned count;
 } held __attribute__((tls_model("initial-exec")));
 
-/* Says which locks this thread holds, and ends the process. */
+/* Prints the locks that this thread holds, and ends the process. */
 _Noreturn static void fail(void)
 {
     for (unsigned i = held.count; i-- > 0;) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order in which locks are taken inside each other: lock_rank.def has the table. */
+/* The order in which locks may be nested: lock_rank.def has the table. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_LOCKS_LOCK_RANK_H
 #define MEMSHIM_ALLOCATOR_BASE_LOCKS_LOCK_RANK_H
 
 #include <stdbool.h>
 
 enum ms_lock_rank {
-    MS_RANK_NONE, /* a lock that nobody gave a rank */
+    MS_RANK_NONE, /* a lock without a rank */
 #define MS_RANK(name, driver, fork) MS_RANK_##name,
 #include "allocator/base/locks/lock_rank.def"
 #undef MS_RANK
