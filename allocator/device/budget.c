@@ -39,7 +39,7 @@ void ms_budget_leave_lender(struct ms_budget *budget)
     ms_budget_borrow_from(budget, NULL);
 }
 
-/* What is committed and not borrowed. */
+/* Committed bytes that are not borrowed yet. */
 static uint64_t unborrowed(const struct ms_budget *budget)
 {
     return ms_less(atomic_load(&budget->committed_bytes), atomic_load(&budget->borrowed_bytes));
@@ -52,8 +52,7 @@ static bool borrow(struct ms_budget *budget, const struct ms_budget_lender *lend
     return got != 0;
 }
 
-/* What is committed shall be borrowed. Other threads' commitments that are under way are borrowed
- * along. */
+/* Borrows what is committed, also what other threads have just committed. */
 static bool cover(struct ms_budget *budget, const struct ms_budget_lender *lender)
 {
     uint64_t missing;
@@ -66,8 +65,8 @@ static bool cover(struct ms_budget *budget, const struct ms_budget_lender *lende
     return true;
 }
 
-/* First less is borrowed. Then a charge that came in between, and needs the bytes after all, is
- * seen: a charge commits first and compares then. Only what nobody needed is given back. */
+/* Lowers borrowed_bytes first and then checks for a charge that came in between and needs the bytes
+ * after all: a charge commits first and compares then. So it gives back only what nobody needs. */
 uint64_t ms_budget_return(struct ms_budget *budget, uint64_t keep_bytes)
 {
     const struct ms_budget_lender *lender = lender_of(budget);
@@ -90,7 +89,7 @@ uint64_t ms_budget_return(struct ms_budget *budget, uint64_t keep_bytes)
     return back;
 }
 
-/* Committed bytes have become fewer. */
+/* Called after committed bytes became fewer. */
 static void lessened(struct ms_budget *budget)
 {
     const struct ms_budget_lender *lender = lender_of(budget);
@@ -117,7 +116,7 @@ uint64_t ms_budget_limit_bytes(const struct ms_budget *budget)
     return bound < cap ? bound : cap;
 }
 
-/* Written so that neither side can wrap, whatever was asked for or imposed. */
+/* Neither side can wrap around, however large the request or the imposed bytes. */
 static bool fits(uint64_t held_bytes, uint64_t bytes, uint64_t limit_bytes)
 {
     return held_bytes <= limit_bytes && bytes <= limit_bytes - held_bytes;
@@ -171,7 +170,7 @@ void ms_budget_impose(struct ms_budget *budget, enum ms_owner owner, uint64_t by
     const struct ms_budget_lender *lender = lender_of(budget);
     atomic_fetch_add(&budget->committed_bytes, bytes);
     if (lender != NULL && !cover(budget, lender)) {
-        /* Not what another thread has under way, which may be refused. */
+        /* At most `bytes`: another thread's part is still under way, and may be refused. */
         const uint64_t missing = ms_least(unborrowed(budget), bytes);
         lender->impose(lender->ctx, missing);
         atomic_fetch_add(&budget->borrowed_bytes, missing);
@@ -205,7 +204,7 @@ void ms_budget_release_earmark(struct ms_budget *budget, uint64_t bytes)
 
 bool ms_budget_charge_earmarked(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
 {
-    /* Only what is imposed, or a bound, can make the sum pass the limit, and then no other charge
+    /* Only imposed bytes or a bound push the sum over the limit, and then no other charge
      * succeeds. */
     if (!fits(atomic_load(&budget->charged_bytes), bytes, ms_budget_limit_bytes(budget))) {
         return false;

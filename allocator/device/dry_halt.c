@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dry device's standstills, and what lies in its memory: a tag for each unit of a chunk. A copy
- * takes effect when it is waited for, so that a wait left out is seen as contents that are gone. */
+/* The dry device's standstills, and its memory's contents: a tag for each unit of a chunk. A copy
+ * takes effect only when somebody waits for it, so a forgotten wait shows as lost contents. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ static bool need_tags(struct dry_chunk *chunk)
     return chunk->tags != NULL;
 }
 
-/* The next piece of the range that lies in one chunk: at most *count units from addr on; null: what
- * stands there has no chunk. */
+/* The next part of the range that lies in one chunk: at most *count units from addr on; null: no
+ * chunk is there. */
 static struct dry_chunk *piece(struct ms_dry *dry, ms_addr_t addr, uint64_t *unit, uint64_t *count)
 {
     uint64_t offset = 0;
@@ -118,7 +118,7 @@ static void op_resume(void *ctx)
     ms_lock_release(&dry->lock);
 }
 
-/* When it will be done: after those before it. */
+/* When the new copy will be done: after those before it. */
 static uint64_t copied_at_ns(struct ms_dry *dry, ms_addr_t to_addr, uint64_t bytes)
 {
     uint64_t offset = 0;
@@ -156,7 +156,7 @@ static ms_status_t op_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t byt
     return status;
 }
 
-/* Tags go where the bytes would; where nobody wrote any, there is nothing to take along. */
+/* Copies the tags of the units. Where nobody wrote any, there is nothing to copy. */
 static void copy_tags(struct ms_dry *dry, const struct dry_copy *copy)
 {
     uint64_t done = 0;
@@ -178,7 +178,7 @@ static void copy_tags(struct ms_dry *dry, const struct dry_copy *copy)
     }
 }
 
-/* What is copied is where it was, and was made accessible, when the copy was queued. */
+/* A copy uses the addresses as they were, mapped and accessible, when it was queued. */
 static void finish_copy(struct ms_dry *dry, const struct dry_copy *copy, bool works)
 {
     if (!ms_dry_is_accessible(dry, copy->to, copy->bytes) ||

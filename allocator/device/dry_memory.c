@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of the dry device: addresses, chunks, mappings and plain memory. It accounts for all
- * of them as a device would, and has none. */
+/* The dry device's memory: addresses, chunks, mappings and plain memory. It keeps the accounts that
+ * a device would keep, and has no memory behind them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static ms_status_t address_reserve(void *ctx, uint64_t bytes, uint64_t alignment
             *made = (struct dry_reservation){
                 .base = base, .bytes = bytes, .slots = slots, .next = dry->reservations};
             dry->reservations = made;
-            /* A gap, so that running over the end of one never lands in the next. */
+            /* A gap, so that an overrun of one reservation never lands in the next. */
             dry->next_addr = base + bytes + granule;
             dry->stats.reservations++;
             *out = base;
@@ -90,7 +90,7 @@ static struct dry_chunk *chunk_of(struct ms_dry *dry, ms_handle_t handle)
     return chunk->bytes == 0 ? NULL : chunk;
 }
 
-/* What our own chunks and others' leave of the device. */
+/* The device's bytes beyond our own chunks and those of others. */
 static uint64_t free_of(const struct ms_dry *dry)
 {
     uint64_t used = dry->stats.used_bytes + dry->others_bytes;
@@ -145,7 +145,7 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
     return status;
 }
 
-/* A chunk ends when it has been released and nothing maps it any more. */
+/* Ends the chunk once it is released and no longer mapped. */
 static void end_if_unused(struct ms_dry *dry, struct dry_chunk *chunk)
 {
     if (chunk->released && chunk->mappings == 0) {
@@ -266,7 +266,7 @@ static ms_status_t set_access(void *ctx, ms_addr_t addr, uint64_t bytes)
     return status;
 }
 
-/* Whether the range is exactly one or several mappings. */
+/* Whether the range consists of whole mappings. */
 static bool whole_mappings(const struct ms_dry *dry, const struct dry_reservation *in,
                            ms_addr_t addr, uint64_t bytes)
 {

@@ -10,7 +10,7 @@
 #include "allocator/base/locks/lock.h"
 #include "allocator/device/dry.h"
 
-/* How much of each stream's work, by its place in the table of streams. */
+/* For each stream, how much of its work: the place in the table of streams is the index. */
 struct dry_clock {
     uint64_t seen[MS_DRY_STREAMS];
 };
@@ -22,14 +22,14 @@ struct dry_piece {
     ms_addr_t addr;
     uint64_t bytes;
     uint64_t done_ns;       /* virtual time; MS_DRY_UNTIL_TOLD */
-    struct dry_clock after; /* what has to be done before it */
+    struct dry_clock after; /* the work that has to be done before it */
 };
 
 struct dry_stream {
     ms_stream_t id; /* 0: the place is free */
     uint64_t queued, done;
     uint64_t tail_ns;                  /* when the last piece will be done */
-    struct dry_clock after;            /* what its next piece comes after */
+    struct dry_clock after;            /* the work that its next piece comes after */
     struct dry_piece *oldest, *newest; /* pieces that the host does not know to be done */
 };
 
@@ -91,16 +91,16 @@ struct ms_dry {
     uint64_t copy_count, copies_done, copy_room;
     char violation[256];
 
-    ms_addr_t next_addr; /* addresses are handed out once */
+    ms_addr_t next_addr; /* never handed out twice */
     struct dry_reservation *reservations;
     struct dry_plain *plains;
-    struct dry_chunk *chunks; /* by handle - 1; handles are handed out once */
+    struct dry_chunk *chunks; /* by handle - 1; a handle is never handed out twice */
     uint64_t chunk_count, chunk_room;
     uint64_t mapped_twice; /* chunks at several addresses */
     struct ms_dry_stats stats;
 
     struct dry_stream streams[MS_DRY_STREAMS];
-    struct dry_clock known;   /* what the host knows to be done, by a fence */
+    struct dry_clock known;   /* the work that the host knows to be done, by fences */
     struct dry_fence *fences; /* by fence - 1 */
     uint64_t fence_count, fence_room;
     struct ms_slab piece_slab;
@@ -108,24 +108,24 @@ struct ms_dry {
 
 /* Everything below: lock held. */
 
-/* Counts and prices a call. False: it is the one that fails, with *status. */
+/* Counts a call and adds its price. False: this call has to fail, with *status. */
 bool ms_dry_begin(struct ms_dry *dry, enum ms_dry_op op, ms_status_t *status);
 
 __attribute__((format(printf, 2, 3))) void ms_dry_violated(struct ms_dry *dry, const char *format,
                                                            ...);
 
-/* Room for one more of `room` elements of a growing array; false when the host has no memory. */
+/* Makes room for one more element in a growing array; false: the host has no memory. */
 bool ms_dry_room(void **array, uint64_t count, uint64_t *room, size_t element_bytes);
 
 bool ms_dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes);
 
-/* Notes a violation where work that the host does not know to be done touches the range. */
+/* Records a violation if work that the host does not know to be done touches the range. */
 void ms_dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what);
 
-/* All work gets done, if it can, and the host sees it. False: some lasts until it is released. */
+/* Completes all work, and lets the host know. False: some lasts until ms_dry_finish. */
 bool ms_dry_finish_all(struct ms_dry *dry, uint64_t timeout_ns);
 
-/* The chunk behind addr; null where there is none. *offset: of addr in it. */
+/* The chunk behind addr, and addr's offset in it; null: there is none. */
 struct dry_chunk *ms_dry_chunk_behind(struct ms_dry *dry, ms_addr_t addr, uint64_t *offset);
 
 /* The operations of dry_memory.c, dry_work.c and dry_halt.c, for the table. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The dry device's streams and fences.
  *
- * Every stream numbers its work. A clock says, stream by stream, up to which number something
- * holds: what a piece of work comes after, what a fence covers, what the host knows to be done. So
- * order is decided by comparison, not by the luck of timing: reuse that no order protects is a
- * violation even where the work happens to be over. */
+ * Every stream numbers its work. A clock is a vector with a number for each stream: the work up to
+ * these numbers comes before a piece of work, is covered by a fence, or is known to the host to be
+ * done. Comparing clocks decides order, not the luck of timing: reuse that no order protects is a
+ * violation even if the work happens to be over. */
 #include <string.h>
 
 #include "allocator/device/dry_state.h"
@@ -28,7 +28,7 @@ static void join(struct dry_clock *into, const struct dry_clock *other)
 
 /* ---- work getting done */
 
-/* The oldest piece of the stream that is not done; null where all is. */
+/* The stream's oldest unfinished piece; null: all are done. */
 static struct dry_piece *next_piece(const struct dry_stream *stream)
 {
     struct dry_piece *piece = stream->oldest;
@@ -48,7 +48,7 @@ static bool ready(const struct ms_dry *dry, const struct dry_clock *after)
     return true;
 }
 
-/* Whatever is due by now is done. */
+/* Completes all work that is due by now. */
 static void catch_up(struct ms_dry *dry)
 {
     bool moved = true;
@@ -66,8 +66,8 @@ static void catch_up(struct ms_dry *dry)
     }
 }
 
-/* All work up to the clock is done, and with it what it came after: since order has no cycles,
- * going round until nothing moves gets there. */
+/* Completes all work up to the clock, and all that it came after. Order has no cycles, so repeating
+ * until nothing moves gets there. */
 static void finish_up_to(struct ms_dry *dry, const struct dry_clock *clock)
 {
     struct dry_clock wanted = *clock;
@@ -93,7 +93,7 @@ static void finish_up_to(struct ms_dry *dry, const struct dry_clock *clock)
     }
 }
 
-/* When all of the clock's work will be done by itself; MS_DRY_UNTIL_TOLD: never. */
+/* When all of the clock's work will be done without ms_dry_finish; MS_DRY_UNTIL_TOLD: never. */
 static uint64_t done_at_ns(const struct ms_dry *dry, const struct dry_clock *clock)
 {
     uint64_t at_ns = dry->now_ns;
@@ -106,7 +106,7 @@ static uint64_t done_at_ns(const struct ms_dry *dry, const struct dry_clock *clo
     return at_ns;
 }
 
-/* The host has learned that the clock's work is done. */
+/* Makes the clock's work known to the host as done. */
 static void learn(struct ms_dry *dry, const struct dry_clock *clock)
 {
     join(&dry->known, clock);
@@ -123,7 +123,7 @@ static void learn(struct ms_dry *dry, const struct dry_clock *clock)
     }
 }
 
-/* Time passes until the clock's work is done; false: that takes longer. */
+/* Lets time pass until the clock's work is done; false: that takes longer than timeout_ns. */
 static bool wait_for(struct ms_dry *dry, const struct dry_clock *clock, uint64_t timeout_ns)
 {
     uint64_t at_ns = done_at_ns(dry, clock);
@@ -143,7 +143,7 @@ static bool wait_for(struct ms_dry *dry, const struct dry_clock *clock, uint64_t
 
 /* ---- queueing */
 
-/* Whether two ranges at different addresses share bytes of a chunk that is mapped at both. */
+/* Whether the ranges, at different addresses, share bytes of a chunk that is mapped at both. */
 static bool share_bytes(struct ms_dry *dry, ms_addr_t a, uint64_t a_bytes, ms_addr_t b,
                         uint64_t b_bytes)
 {
@@ -170,8 +170,8 @@ static bool share_bytes(struct ms_dry *dry, ms_addr_t a, uint64_t a_bytes, ms_ad
     return false;
 }
 
-/* Work of another owner on these bytes that neither `after` nor the host's knowledge puts behind.
- * Without `after` only what was queued at these addresses. */
+/* Work of another owner on these bytes that comes neither before `after` nor is known to the host
+ * to be done. Without `after`: only work that was queued at these same addresses. */
 static const struct dry_piece *conflict(struct ms_dry *dry, const struct dry_clock *after,
                                         uint64_t owner, ms_addr_t addr, uint64_t bytes)
 {
@@ -265,7 +265,7 @@ ms_status_t ms_dry_work(ms_dry_t *dry, ms_stream_t stream, uint64_t owner, ms_ad
     return status;
 }
 
-/* A place whose past stream has left nothing that anybody could still be ordered against. */
+/* Whether the place's former stream has left no work that anything could be ordered against. */
 static bool vacant(const struct dry_stream *stream)
 {
     return stream->id == 0 && stream->oldest == NULL;
@@ -278,7 +278,7 @@ ms_status_t ms_dry_stream_create(ms_dry_t *dry, ms_stream_t stream)
     for (int k = 0; k < MS_DRY_STREAMS && status != MS_OK; k++) {
         struct dry_stream *place = &dry->streams[k];
         if (vacant(place)) {
-            /* The numbering goes on, so that clocks taken of the past stream stay true. */
+            /* Numbering goes on, so that clocks that refer to the former stream stay true. */
             place->id = stream;
             memset(&place->after, 0, sizeof(place->after));
             place->after.seen[k] = place->queued;
