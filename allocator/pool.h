@@ -28,16 +28,16 @@ struct ms_pool_config {
     struct ms_budget *budget;        /* shared with whoever else charges this device; outlives it */
     struct ms_event_sink sink;       /* emit may be null */
     uint64_t wait_limit_ns;    /* longest wait for queued work before an allocation fails, while
-                                * none of it completes */
+                                  none of it completes */
     uint64_t wait_most_ns;     /* longest wait in all, while some does; wait_limit_ns if that is
-                                * longer */
+                                  longer */
     uint64_t host_limit_bytes; /* most host memory for backing holes again and for spilled memory,
-                                * set aside or in use; 0: none */
+                                  set aside or in use; 0: none */
     const struct ms_choice *choice; /* null: ms_choice_default; outlives the pool */
     uint64_t spill_limit_bytes;     /* most of it for spilled live memory; 0: no spilling, and only
-                                     * ms_proxy_show calls ops->halt */
+                                       ms_proxy_show calls ops->halt */
     struct ms_budget *spill_budget; /* shared limit of what pools may spill; null: spill_limit_bytes
-                                     * is this pool's alone; outlives the pool */
+                                       is this pool's alone; outlives the pool */
     uint64_t halt_limit_ns;         /* longest wait for a standstill that makes room */
     const struct ms_spill_choice *spill_choice; /* null: ms_spill_choice_lru; outlives the pool */
     /* Whether the call site's memory was asked for in an optimizer's step. Called with the pool's
@@ -46,8 +46,8 @@ struct ms_pool_config {
     void *sites;         /* outlives the pool */
     bool views;          /* a chunk may be mapped at two addresses: see views.h */
     uint64_t page_bytes; /* blocks of a MiB and more are set aside in multiples of it, so that they
-                          * begin on it wherever only such blocks lie: a power of two; 0: no such
-                          * pages */
+                            begin on it wherever only such blocks lie: a power of two; 0: no such
+                            pages */
 };
 
 /* What spilling moved, and its cost. All but the first are totals of the run. */
@@ -82,7 +82,7 @@ struct ms_pool_stats {
     uint64_t host_backed_bytes;  /* host chunks that stand behind arenas now */
     uint64_t peak_host_backed_bytes;
     uint64_t holes_taken, holes_backed; /* chunks taken out of holes, and chunks put (back) into
-                                         * them */
+                                           them */
     uint64_t views, views_made;         /* chunks that are mapped twice: now, and ever */
     bool frozen;                        /* nothing is taken any more, for good */
     struct ms_spill_stats spill;

@@ -49,7 +49,7 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
         released_bytes = release_idle(pool, enough_bytes);
     } else if (keep_bytes == 0 && pool->granule_bytes != 0) {
         released_bytes = ms_backing_release_spares(pool); /* that the device would not take back
-                                                           * earlier */
+                                                             earlier */
     }
     ms_growth_release(pool);
     return released_bytes;

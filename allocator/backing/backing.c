@@ -101,7 +101,7 @@ ms_status_t ms_backing_map_aside(struct ms_pool *pool, struct ms_segment *stagin
     return status;
 }
 
-/* The slots are empty from here on. State lock. */
+/* Empties the staging slots. State lock. */
 static void forget_aside(struct ms_pool *pool, struct ms_segment *staging, uint64_t from,
                          uint64_t to) MS_REQUIRES(ms_state_role)
 {
@@ -145,11 +145,11 @@ static void undo_fill(struct ms_pool *pool, struct ms_chunk *done) MS_REQUIRES(m
     }
     (void)ms_backing_release_spares(pool);
     if (stuck) {
-        ms_obligations_cover(pool); /* it may have been made with what was earmarked for a hole */
+        ms_obligations_cover(pool); /* it may have been made with bytes earmarked for a hole */
     }
 }
 
-/* Fills the slots [from, to), all of them empty; chunks go onto *done as they are mapped. */
+/* Fills the slots [from, to), all of them empty. Adds chunks to *done as it maps them. */
 static ms_status_t fill_gap(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                             uint64_t to, const struct ms_fill *fill, struct ms_chunk **done)
     MS_REQUIRES(ms_growth_role)
@@ -240,7 +240,7 @@ static ms_status_t fill_hole(struct ms_pool *pool, struct ms_segment *segment, u
     return MS_OK;
 }
 
-/* No chunk may reach from one proxy into the next: each is unmapped by itself. */
+/* Chunks must not reach from one proxy into the next: each proxy is unmapped by itself. */
 static bool one_owner(const struct ms_segment *segment, uint64_t a, uint64_t b)
 {
     return segment->proxies == NULL || segment->proxies[a] == segment->proxies[b];
@@ -251,7 +251,7 @@ ms_status_t ms_backing_fill_holes(struct ms_pool *pool, struct ms_segment *segme
 {
     ms_status_t status = MS_OK;
     uint64_t slot = from;
-    /* Only with the growth lock, which is ours, do granules get or lose their backing. */
+    /* Granules get or lose their backing only under the growth lock, which is held. */
     while (segment->granules != NULL && slot < to && status == MS_OK) {
         if (!segment->granules[slot].unbacked) {
             slot++;
@@ -325,7 +325,7 @@ static void drop_chunk(struct ms_pool *pool, struct ms_chunk *chunk)
     }
 }
 
-/* What is still staged has its place elsewhere, or is in a list. */
+/* Chunks that are still staged have their place elsewhere, or are in a list. */
 static void drop_aside(struct ms_pool *pool, bool device_gone) MS_REQUIRES(ms_growth_role)
 {
     struct ms_segment *staging = pool->moving.staging;
@@ -353,7 +353,7 @@ static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool 
         if (chunk == NULL || chunk->slot != slot) {
             continue;
         }
-        /* Nobody is left who could act upon a failure: the books are closed either way. */
+        /* Nobody is left to act upon a failure: the books are closed either way. */
         if (!device_gone && segment->plain) {
             (void)ops->plain_free(ops->ctx, segment->base);
         } else if (!device_gone) {
@@ -361,7 +361,7 @@ static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool 
         }
         ms_backing_record(pool, MS_EVENT_UNMAP, chunk);
         if (chunk->twin != NULL) {
-            chunk->twin->twin = NULL; /* the last mapping takes the chunk along */
+            chunk->twin->twin = NULL; /* the last mapping ends the chunk */
             continue;
         }
         if (!device_gone && !segment->plain) {

@@ -21,7 +21,7 @@ static uint64_t rank_gap(void *ctx, const struct ms_candidate *candidate)
 {
     (void)ctx;
     if (candidate->free_since == 0 || candidate->last_gap == 0) {
-        return UINT64_MAX; /* nothing says that it will be needed */
+        return UINT64_MAX; /* no sign that it will be needed */
     }
     return candidate->free_since + candidate->last_gap;
 }

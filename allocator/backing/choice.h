@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which chunk to take out of holes: the one that will be needed last.
  *
- * A framework fills its reservations from the low end, so what lies near the furthest that it ever
- * got is nearly always needed last; but how far that is differs from one reservation to the next
- * (a side stream's is short, and used once a step), and what has lain idle for long will mostly do
- * so for a while. The default multiplies both: time idle x (place in the part ever used)^4. Chunk
+ * A framework fills its reservations from the low end, so granules near the highest address that it
+ * ever used are nearly always needed last. But that address differs between reservations (a side
+ * stream's is short, and used once a step), and a granule that was idle for long mostly stays so
+ * for a while. The default multiplies both: time idle x (place in the part ever used)^4. Chunk
  * moves a step after the second at a cap of 1.02 x the peak of live bytes (memshim replay --cap
  * --without-charges --policy, traces of tests/traces in native mode):
  *
@@ -16,13 +16,13 @@
  *     unet                 22.2      24.0     22.9   25.5    19.0
  *     detector             34.6      42.5     44.6   77.5    29.3
  *
- * and none at all in the other five. At caps of 1.01, 1.015 and 1.03 it stays within 1.25 x the
- * future known as well, where it moves 5 chunks or more a step. The exponent matters little: with 3
- * to 6 all sums lie within 3 %. Worse: the part without the time (up to 1.18 x the future known at
- * 1.02, 1.38 x at 1.015), the time that the granule lay idle before, the longest or the mean of
- * such times, how often it was used.
+ * and none at all in the other five. At caps of 1.01, 1.015 and 1.03 the default also stays within
+ * 1.25 x the future known, wherever it moves 5 chunks or more a step. The exponent matters little:
+ * with 3 to 6 all sums lie within 3 %. Worse: the part without the time (up to 1.18 x the future
+ * known at 1.02, 1.38 x at 1.015), the time that the granule lay idle before, the longest or the
+ * mean of such times, how often it was used.
  *
- * Blocks are filled in no order that helps: of theirs the one idle for longest is taken. Five of
+ * Blocks are filled in no helpful order: among their chunks the one idle for longest goes. Five of
  * the jobs with PyTorch's own segments (expandable_segments:False), at the same cap:
  *
  *     job               default   highest   oldest    gap    the future known
@@ -38,31 +38,31 @@
 
 #include "allocator/device/device_ops.h"
 
-/* What is known of an idle chunk in a hole of an arena. Times are counts of allocations and frees
- * on this device, so that a replay decides as the run did. */
+/* An idle chunk in a hole of an arena. Times are counts of allocations and frees on this device, so
+ * that a replay decides as the run did. */
 struct ms_candidate {
     ms_addr_t addr;
     uint64_t bytes;
     ms_addr_t arena;      /* where its arena begins */
     uint64_t arena_bytes; /* and how long it is */
-    uint64_t reach_bytes; /* of a reservation, as far as was ever mapped; 0: it is a block */
+    uint64_t reach_bytes; /* of a reservation, as far as it was ever mapped; 0: it is a block */
     uint64_t free_since;  /* when its last tensor was freed; 0: none ever touched it */
-    uint64_t last_gap;    /* how long it lay free the last time before it was touched again; 0:
-                             never yet */
+    uint64_t last_gap;    /* how long it lay free before it was last touched again; 0: never yet */
     uint64_t now;
 };
 
-/* A choice: the candidate with the highest rank is taken first. Called with the pool's state lock
- * held; short, no calls into the pool. */
+/* A choice: the candidate with the highest rank goes first. Called with the pool's state lock held;
+ * short, no calls into the pool. */
 struct ms_choice {
     uint64_t (*rank)(void *ctx, const struct ms_candidate *candidate);
     void *ctx;
 };
 
-/* The one in use where the pool's configuration names none, and those it was chosen from. */
-extern const struct ms_choice ms_choice_default; /* idle for long, and far up in what is used */
+/* The default, if the pool's configuration names no other; and the alternatives that it was
+ * compared with. */
+extern const struct ms_choice ms_choice_default; /* idle for long, and high in the used part */
 extern const struct ms_choice ms_choice_oldest;  /* free for the longest */
 extern const struct ms_choice ms_choice_highest; /* nearest to its arena's end */
-extern const struct ms_choice ms_choice_gap; /* needed last, if it lies free as long as it did */
+extern const struct ms_choice ms_choice_gap;     /* needed last, if idle as long as before */
 
 #endif

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creates and releases chunks, keeps those that are mapped nowhere, and counts what becomes of
- * them. */
+/* Creates and releases chunks, keeps those that are mapped nowhere, and counts all of them. */
 #include "allocator/backing/chunks.h"
 #include "allocator/backing/device_room.h"
 #include "allocator/backing/obligations.h"
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 
-/* The largest chunk that is made, in granules: 32 MiB where the granule is 2 MiB. A chunk costs
- * some 230 us whatever its size, so large requests want few; but it cannot be split, so that
- * whatever stays live in it keeps all of it. */
+/* The largest chunk to make, in granules: 32 MiB if the granule is 2 MiB. A chunk costs some 230 us
+ * whatever its size, so large requests should use few. But it cannot be split, so any live byte in
+ * it keeps all of it. */
 enum { LARGEST_CHUNK_GRANULES = 16 };
 
-/* Chunks are large up to this part of the cap only: what is large now cannot be split when memory
- * is short. The overhead ratio of the eleven recorded jobs (memshim replay --min-cap, traces of
- * tests/traces), at worst and on the median:
+/* Chunks are large only while no more than this part of the cap is charged: a large chunk cannot be
+ * split when memory is short. The overhead ratio of the eleven recorded jobs (memshim replay --min-cap,
+ * traces of tests/traces), at worst and on the median:
  *
  *     part of the cap     native            tensor
  *     1/2                 1.029   1.0087    1.036   1.0111
@@ -23,7 +22,7 @@ enum { LARGEST_CHUNK_GRANULES = 16 };
  *     1/32                1.014   1.0027    1.007   1.0047
  *     none                1.014   1.0027    1.007   1.0047
  *
- * A program that fills a device of 80 GB pays some 9 seconds for its small ones, once. */
+ * A program that fills a device of 80 GB pays once, some 9 seconds, for the small chunks. */
 enum { LARGE_CHUNKS_PART = 32 };
 
 void ms_backing_spilled_less(struct ms_pool *pool, uint64_t bytes)
@@ -42,7 +41,7 @@ void ms_backing_spilled_again(struct ms_pool *pool, uint64_t bytes)
     }
 }
 
-/* Of a mapping only where the chunk has no other. */
+/* Counts host chunks. Counts a mapping only if the chunk has no other. */
 static void count_host(struct ms_pool *pool, enum ms_event_kind kind, const struct ms_chunk *chunk)
     MS_REQUIRES(ms_state_role)
 {
@@ -182,7 +181,7 @@ void ms_backing_add_spares(struct ms_pool *pool, struct ms_chunk *list)
     }
 }
 
-/* Releases the first chunk of the list; false: the device would not, now or before. */
+/* Releases the first chunk of the list; false: the device refuses, now or an earlier time. */
 static bool release_first(struct ms_pool *pool, struct ms_chunk **list) MS_REQUIRES(ms_growth_role)
 {
     struct ms_chunk *chunk = *list;
@@ -207,7 +206,7 @@ uint64_t ms_backing_release_spares(struct ms_pool *pool)
         if (release_first(pool, link)) {
             released_bytes += bytes;
         } else {
-            link = &(*link)->next; /* still there and still charged: the next time */
+            link = &(*link)->next; /* still there and still charged: try again the next time */
         }
     }
     return released_bytes;
@@ -250,9 +249,9 @@ void ms_backing_host_release(struct ms_pool *pool, uint64_t cover_bytes, uint64_
     }
 }
 
-/* The largest spare of at most `bytes`, taken from the list; null where there is none. A request of
- * a whole device takes tens of thousands, one by one: the first that is as large as any can be ends
- * the search. */
+/* Takes the largest spare of at most `bytes` off the list; null: there is none. A request of a
+ * whole device takes tens of thousands, one by one, so the search ends at the first spare of the
+ * largest possible size. */
 static struct ms_chunk *take_spare(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t most_bytes = bytes < pool->spare_most_bytes ? bytes : pool->spare_most_bytes;
@@ -296,7 +295,7 @@ ms_status_t ms_backing_host_take(struct ms_pool *pool, uint64_t least_bytes, uin
     return MS_OK;
 }
 
-/* As many granules at once as are worth it. */
+/* The number of granules for one chunk. */
 static uint64_t granules_at_once(const struct ms_pool *pool, uint64_t bytes, bool large)
 {
     uint64_t granules = large ? bytes / pool->granule_bytes : 1;
@@ -304,7 +303,8 @@ static uint64_t granules_at_once(const struct ms_pool *pool, uint64_t bytes, boo
     return ms_backing_ample(pool, granules * pool->granule_bytes) ? granules : 1;
 }
 
-/* A chunk of at most `bytes`, smaller where budget or device have no room for a large one. */
+/* Gets a chunk of at most `bytes`; a smaller one if budget or device have no room for a large
+ * one. */
 static ms_status_t device_chunk_get(struct ms_pool *pool, uint64_t bytes,
                                     const struct ms_fill *fill, struct ms_chunk **out)
     MS_REQUIRES(ms_growth_role)

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the device has, where others hold so much of it that it has less than the cap.
+/* Finds out how much room the device has, when others hold so much of it that it is less than the
+ * cap.
  *
- * Nobody tells this process what another one takes. So the device is learned to be full when it
- * refuses a chunk that the budget allows; from then on the budget is bound (budget.h) by what is
- * charged and what the device has free besides, as if that were the cap: what is idle is taken,
- * holes give way, frees are waited for and live memory is spilled just as they are at the cap. The
- * bound is looked at again wherever memory is short, and ends when the device has the rest of the
- * cap again. */
+ * This process does not see what others take. It learns that the device is full when the device
+ * refuses a chunk that the budget allows. From then on the budget has a bound (budget.h): charged
+ * bytes plus the device's free bytes. The bound acts as the cap does: the pool takes idle chunks
+ * and holes, waits for frees and spills live memory. It is computed again whenever memory is short,
+ * and ends when the device has the rest of the cap again. */
 #include "allocator/backing/device_room.h"
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 
-/* A driver keeps something back of what it says is free. What is more than this had been given back
- * by another process since the refusal. */
+/* A driver keeps back some of what it reports as free. If it refuses with more than this free,
+ * another process has given memory back since. */
 #define UNUSABLE_BYTES_MAX ((uint64_t)256 << 20)
 
-/* A refusal of what the device says that it has may have had another reason, gone by now. So many
- * on end are believed. */
+/* A device that refuses what it reports as free may have had another reason, which is gone by now.
+ * After so many such refusals in a row the pool believes them. */
 enum { STRANGE_REFUSALS = 2 };
 
 static uint64_t charged_bytes(const struct ms_pool *pool)
@@ -40,7 +40,7 @@ void ms_device_room_refused(struct ms_pool *pool, uint64_t bytes)
     if (bytes == pool->granule_bytes) {
         pool->unusable_bytes = known && free_bytes <= UNUSABLE_BYTES_MAX ? free_bytes : 0;
     }
-    /* There may be room for a smaller one. */
+    /* There may be room for a smaller chunk. */
     ms_budget_bind(pool->config.budget, charged_bytes(pool) + bytes - pool->granule_bytes);
 }
 
@@ -57,7 +57,7 @@ void ms_device_room_sample(struct ms_pool *pool)
     }
     uint64_t unusable = pool->unusable_bytes;
     uint64_t bound = charged_bytes(pool) + (free_bytes > unusable ? free_bytes - unusable : 0);
-    /* Where the device does not say, the next refusal tells it anew. */
+    /* If the device does not report free bytes, the next refusal finds the bound anew. */
     bool ends = status != MS_OK || bound >= atomic_load(&budget->cap_bytes);
     ms_budget_bind(budget, ends ? UINT64_MAX : bound);
     pool->unusable_bytes = ends ? 0 : unusable;

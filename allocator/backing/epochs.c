@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the work of holes is done.
+/* Finds out when the work on memory in holes is done.
  *
  * Tensor frees are counted in epochs, not kept in lists. A fence of the whole device ends an epoch:
  * all work on tensors freed in it or before was queued before the fence. When the fence is done, so
@@ -38,18 +38,18 @@ void ms_epochs_fence(struct ms_pool *pool)
     if (epochs->fences == MS_EPOCHS_UNDER_WAY) {
         ms_epochs_poll(pool);
     }
-    /* The last epoch there is never ends: what was freed in it is not taken, which only costs
-     * memory. */
+    /* The last possible epoch never ends: frees in it are never taken, which only costs memory. */
     if (epochs->fences == MS_EPOCHS_UNDER_WAY || epochs->current == MS_EPOCH_LAST ||
         capturing(pool)) {
         return;
     }
     ms_state_acquire(pool);
-    /* What is not known to be done has no fence here where other threads wait for them all. */
+    /* Frees whose work is not known to be done have no fence if other threads are waiting for all
+     * fences. */
     bool news = epochs->clock != epochs->fenced_clock ||
                 (epochs->fences == 0 && epochs->done + 1 < epochs->current);
     uint64_t clock = epochs->clock;
-    /* The epoch ends before the fence is taken: what is freed in between counts as later. */
+    /* The epoch ends before the fence is taken, so frees in between count as later. */
     struct ms_epoch_fence made = {.epoch = epochs->current};
     epochs->current += news ? 1 : 0;
     ms_state_release(pool);
@@ -78,14 +78,14 @@ bool ms_epochs_wait(struct ms_pool *pool, struct ms_wait *wait)
 {
     struct ms_epochs *epochs = &pool->epochs;
     if (epochs->fences == 0) {
-        /* There was no room for a fence of the last frees until the others were done. */
+        /* The last frees got no fence, because there was no room until the others were done. */
         ms_epochs_fence(pool);
     }
     uint64_t limit_ns = ms_wait_left_ns(wait);
     if (epochs->fences == 0 || limit_ns == 0 || capturing(pool)) {
         return false;
     }
-    /* Out of the list meanwhile, so that nobody else releases it. */
+    /* Take it out of the list meanwhile, so that nobody else releases it. */
     struct ms_epoch_fence oldest = epochs->under_way[0];
     pop_oldest(epochs);
     uint64_t begin_ns = ms_pool_now_ns(pool);

@@ -9,12 +9,11 @@
 #include "allocator/space/tiling.h"
 
 enum {
-    FENCES_UNDER_WAY = 8,  /* of one order; what is freed after that many shares the next */
+    FENCES_UNDER_WAY = 8,  /* of one order; frees after that many share the next one */
     RETIRE_AT_A_TIME = 256 /* ranges made idle under one hold of the state lock */
 };
 
-/* How long one order is waited for while others are pending too: at first, then longer and longer.
- */
+/* How long to wait for one order while others are pending too: at first. Then longer and longer. */
 #define WAIT_SLICE_NS ((uint64_t)1000000)
 
 static bool capturing(struct ms_pool *pool)
@@ -22,7 +21,8 @@ static bool capturing(struct ms_pool *pool)
     return pool->ops->capturing(pool->ops->ctx);
 }
 
-/* Drops a hold on a batch; the last one releases the fence, which is why the lock is let go. */
+/* Drops a hold on a batch; the last one releases the fence, with the state lock released
+ * meanwhile. */
 static void unhold(struct ms_pool *pool, struct ms_batch *batch) MS_REQUIRES(ms_state_role)
 {
     ms_fence_t fence = 0;
@@ -33,8 +33,8 @@ static void unhold(struct ms_pool *pool, struct ms_batch *batch) MS_REQUIRES(ms_
     }
 }
 
-/* The order's oldest batch, known complete, becomes idle range by range. State lock held; let go
- * now and then, for a batch may be as long as the program likes. */
+/* Makes the order's oldest batch, whose work is done, idle range by range. State lock held, but
+ * released now and then: the program decides how long a batch is. */
 static void retire_oldest(struct ms_pool *pool, struct ms_order *order) MS_REQUIRES(ms_state_role)
 {
     unsigned moved = 0;
@@ -95,8 +95,8 @@ bool ms_fences_poll(struct ms_pool *pool)
     return any;
 }
 
-/* Takes a fence for each sealed batch that has none yet. State lock held; let go around the
- * device's part. */
+/* Takes a fence for each sealed batch without one. State lock held, but released during device
+ * calls. */
 static void fence_sealed(struct ms_pool *pool, struct ms_order *order) MS_REQUIRES(ms_state_role)
 {
     for (struct ms_batch *batch = order->oldest; batch->sealed; batch = batch->next) {
@@ -108,7 +108,7 @@ static void fence_sealed(struct ms_pool *pool, struct ms_order *order) MS_REQUIR
         ms_status_t status = pool->ops->fence_take(pool->ops->ctx, order->stream, &fence);
         ms_state_acquire(pool);
         if (status != MS_OK) {
-            /* A capture has begun, or the device refuses: the work counts as unfinished. */
+            /* A capture has begun, or the device refuses: treat the work as unfinished. */
             return;
         }
         batch->fence = fence;
@@ -131,9 +131,9 @@ void ms_fences_take(struct ms_pool *pool, bool all)
     ms_state_release(pool);
 }
 
-/* Makes a claimed range live once the wait is queued, or free again. The state lock is not held
- * meanwhile: to queue may block. Neither the batch nor its fence can go away: that takes the growth
- * lock. */
+/* Queues the wait, and then makes the claimed range live, or free again. Releases the state lock
+ * meanwhile, because queueing may block. Neither the batch nor its fence can go away: that takes
+ * the growth lock. */
 static ms_status_t use_behind_wait(struct ms_pool *pool, struct ms_range *range,
                                    struct ms_batch *batch, const struct ms_request *request,
                                    struct ms_block_info *out)
@@ -171,8 +171,7 @@ ms_status_t ms_fences_reuse_behind_wait(struct ms_pool *pool, const struct ms_re
     return claimed ? use_behind_wait(pool, best, batch, request, out) : MS_ERR_NO_MEMORY;
 }
 
-/* The order whose turn it is among those that have a fence under way; *others: whether more have.
- */
+/* The order whose turn it is among those with a fence under way; *others: whether more have one. */
 static struct ms_order *order_in_turn(struct ms_pool *pool, unsigned turn, bool *others)
     MS_REQUIRES(ms_state_role)
 {
@@ -215,7 +214,7 @@ bool ms_fences_wait(struct ms_pool *pool, unsigned turn, struct ms_wait *wait)
     ms_state_acquire(pool);
     unhold(pool, batch);
     ms_state_release(pool);
-    /* A wait that fails at once counts as one, so that this ends. */
+    /* A wait that fails counts as its full slice, so that this ends. */
     uint64_t spent_ns = ms_pool_now_ns(pool) - begin_ns;
     spent_ns = status != MS_OK && spent_ns < slice_ns ? slice_ns : spent_ns;
     ms_wait_spend(pool, wait, spent_ns, ms_fences_poll(pool) || status == MS_OK);
@@ -241,8 +240,8 @@ void ms_fences_stream_gone(struct ms_pool *pool, ms_stream_t stream)
     }
 }
 
-/* At the pool's end, when no other thread has it: not under the state lock, since the device is
- * called. */
+/* At the pool's end, when no other thread uses it: without the state lock, because it calls the
+ * device. */
 void ms_fences_release_all(struct ms_pool *pool) MS_NO_THREAD_SAFETY
 {
     for (struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {

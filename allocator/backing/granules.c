@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What arenas know of each granule: see struct ms_granule. */
+/* Keeps what arenas know of each granule: see struct ms_granule. */
 #include "allocator/backing/granules.h"
 #include "allocator/pool_state.h"
 
@@ -93,7 +93,7 @@ void ms_granules_enter(struct ms_pool *pool, struct ms_segment *segment, uint64_
         granule->since = 0;
         granule->last_gap = 0;
         granule->pinned = pinned;
-        /* What was queued before the first report is not known to be done. */
+        /* Work that was queued before the first report is not known to be done. */
         granule->epoch = pool->epochs.current;
         const struct ms_chunk *chunk = segment->slots[slot];
         ms_granules_place(pool, segment, slot, slot + 1, chunk);

@@ -27,7 +27,7 @@ static bool find_run(const struct ms_pool *pool, const struct ms_range *range,
             break;
         }
         if (chunk->slot != slot) {
-            /* The tail of a chunk that begins before the range. */
+            /* The tail of a chunk that begins before the range: skip it. */
             slot = chunk->slot + chunk->bytes / granule;
             continue;
         }
@@ -136,8 +136,8 @@ static ms_status_t unmap_run(struct ms_pool *pool, struct ms_range *range)
 static ms_status_t unmap_idle_of(struct ms_pool *pool, enum ms_region region, uint64_t enough_bytes,
                                  uint64_t *taken_bytes) MS_REQUIRES(ms_growth_role)
 {
-    /* Smallest ranges first: they are the least useful as they are. What is left of a range sorts
-     * before it, so going on behind the last one looked at visits each only once. */
+    /* Smallest ranges first: they are the least useful. The rest of a cut range sorts before it, so
+     * going on behind the last one visits each range only once. */
     uint64_t past_bytes = pool->granule_bytes;
     ms_addr_t past_addr = 0;
     while (*taken_bytes < enough_bytes) {

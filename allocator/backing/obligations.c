@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Obligations, and what covers them.
+/* Keeps obligations covered.
  *
- * A framework may fill a hole again without asking, so what its unbacked granules will need must be
- * there before they lose, or do without, their backing. Obligations are the unbacked granules of
- * arenas and the unbacked parts of proxies that are mapped nowhere. They are covered by bytes that
- * are earmarked in the budget, and by host chunks that are set aside. When others need the
- * earmarked bytes, host chunks replace them, up to the limit that the configuration sets.
+ * A framework may fill a hole again without asking, so a granule may lose its backing, or go
+ * without, only if replacement is certain. Obligations are the unbacked granules of arenas and the
+ * unbacked parts of proxies that are mapped nowhere. Bytes earmarked in the budget cover them, and
+ * so do host chunks set aside. When others need the earmarked bytes, host chunks replace them, up
+ * to the configured limit.
  *
  *     obligations <= earmarked bytes + host chunks of one granule set aside
  *
- * Larger host chunks cover none, since no part of one could be mapped. They are set aside for what
- * is spilled, and give way: where the limit leaves no room for a chunk that covers, larger ones are
- * given back.
+ * Larger host chunks cover nothing, because a part of one cannot be mapped. They are set aside for
+ * spilled memory, and are given back when the limit leaves no room for a covering chunk.
  *
- * This holds whenever nobody has the growth lock; in between, chunks on their way (spares) make up
- * for what is missing. The exception is a device that fails while a failure is undone. It may lose
- * backing, or not take back the spare that an earmark was used for. Such an obligation is covered
- * as soon as memory can be had (ms_obligations.uncovered). */
+ * This holds whenever the growth lock is free; while it is held, spares make up for what is
+ * missing. The exception is a device that fails while the pool undoes a failure: backing may be
+ * lost, or the device may not take back the spare that used an earmark. The pool then covers the
+ * obligation as soon as it gets memory (ms_obligations.uncovered). */
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/wait.h"
@@ -24,16 +23,16 @@
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 
-/* Host chunks beyond obligations that are kept: making one anew costs more than having it. */
+/* Host chunks to keep beyond obligations: making one costs more than keeping it. */
 #define SPARE_HOST_GRANULES 16u
 #define KEPT_FOR_SPILL_NS   ((uint64_t)60000000000)
 
-/* A chunk on the host costs by its pages, and then once more: on an H200 access to one of 2 MiB
- * takes 76 us and to one of 32 MiB 474. Beyond that there is little to gain, and what lies on one
- * comes back all at once: so it is no larger than this part of the cap either. */
+/* A host chunk costs by its pages, and once more for access: on an H200 76 us for 2 MiB, and 474
+ * for 32 MiB. Beyond that there is little to gain, and all of a chunk comes back at once: so it is
+ * also no larger than this part of the cap. */
 enum { LARGEST_HOST_GRANULES = 16, LARGEST_HOST_PART = 16 };
 
-/* With this part of the cap free in the budget, obligations need no host memory. */
+/* While this part of the cap is free in the budget, obligations need no host memory. */
 enum { AMPLE_PART = 8 };
 
 static uint64_t obligation_bytes_of(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
@@ -46,7 +45,7 @@ static uint64_t reserve_bytes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_
     return ms_pool_count_of_growth(pool)->host_reserve_bytes;
 }
 
-/* Of the reserve: what can cover. */
+/* Bytes of the reserve that can cover obligations. */
 static uint64_t small_bytes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     return reserve_bytes(pool) - ms_pool_count_of_growth(pool)->host_large_bytes;
@@ -57,7 +56,7 @@ static uint64_t covered(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     return pool->obligations.earmarked_bytes + small_bytes(pool);
 }
 
-/* What host chunks of one granule must cover. */
+/* Bytes that host chunks of one granule must cover. */
 static uint64_t for_holes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     return ms_less(obligation_bytes_of(pool), pool->obligations.earmarked_bytes);
@@ -103,7 +102,8 @@ uint64_t ms_obligations_host_room(struct ms_pool *pool)
            ms_pool_count_of_growth(pool)->host_large_bytes;
 }
 
-/* Within the limit; larger chunks of the reserve give way to one of a granule. */
+/* Makes host chunks within the limit; larger chunks of the reserve give way to those of a
+ * granule. */
 static ms_status_t make_on_host(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     const struct ms_pool_counters *count = ms_pool_count_of_growth(pool);
@@ -136,7 +136,7 @@ static ms_status_t secure_on_host(struct ms_pool *pool, uint64_t wanted_bytes)
     return MS_OK;
 }
 
-/* A larger chunk than a granule, as large as has room in the place and can be had. */
+/* Gets a host chunk larger than a granule, as large as the place and the limit allow. */
 static ms_status_t large_host_chunk(struct ms_pool *pool, uint64_t bytes, struct ms_chunk **out)
     MS_REQUIRES(ms_growth_role)
 {
@@ -189,7 +189,7 @@ uint64_t ms_obligations_to_host(struct ms_pool *pool, uint64_t bytes)
     uint64_t kept = pool->obligations.earmarked_bytes;
     bytes = ms_round_up(bytes, pool->granule_bytes);
     bytes = bytes < kept ? bytes : kept;
-    /* More cover first, then what it replaces goes. */
+    /* Add the new cover first, then release what it replaces. */
     (void)secure_on_host(pool, obligation_bytes_of(pool) + bytes);
     uint64_t surplus = ms_less(covered(pool), obligation_bytes_of(pool));
     bytes = bytes < surplus ? bytes : surplus;
@@ -200,8 +200,8 @@ uint64_t ms_obligations_to_host(struct ms_pool *pool, uint64_t bytes)
     return bytes;
 }
 
-/* What has been spilled not long ago will be again: a step of training does it anew, and making a
- * chunk on the host costs four times what filling it does. */
+/* What was spilled recently will be spilled again: each step of training repeats it, and making a
+ * host chunk costs four times as much as filling it. */
 static uint64_t kept_for_spill(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     const struct ms_spill_stats *spill = &ms_pool_count_of_growth(pool)->spill;
@@ -209,7 +209,7 @@ static uint64_t kept_for_spill(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     return bytes > 0 && ms_pool_now_ns(pool) - pool->moving.last_ns < KEPT_FOR_SPILL_NS ? bytes : 0;
 }
 
-/* With memory ample again, the budget alone covers obligations. */
+/* When memory is ample again, the budget alone covers obligations. */
 static void leave_host(struct ms_pool *pool, uint64_t obligation_bytes) MS_REQUIRES(ms_growth_role)
 {
     struct ms_budget *budget = pool->config.budget;
@@ -233,8 +233,8 @@ uint64_t ms_obligations_room(const struct ms_pool *pool)
     return ms_less(pool->obligations.earmarked_bytes, ms_obligations_overshoot(pool));
 }
 
-/* Imposed bytes have passed the cap, or others have taken what the device had: the earmarked room
- * is gone and must be had elsewhere. */
+/* Imposed bytes have passed the cap, or others took device memory: the earmarked room is gone, and
+ * other cover must replace it. */
 static void leave_overshoot(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     uint64_t over = ms_obligations_overshoot(pool);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where addresses come from, and, without virtual memory management, memory with them. */
+/* Reserves addresses; and allocates plain memory if the device has no virtual memory management. */
 #include "allocator/backing/backing.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/device/budget.h"
@@ -7,12 +7,12 @@
 #include "allocator/space/range.h"
 #include "allocator/space/tiling.h"
 
-/* A reservation is this many times the device's memory: addresses cost nothing, and blocks that
- * cannot grow in place move on to fresh ones. */
+/* The size of a reservation, in multiples of the device's memory: addresses cost nothing, and
+ * blocks that cannot grow in place move on to fresh ones. */
 enum { RESERVE_TIMES_TOTAL = 4 };
 
-#define PLAIN_SEGMENT_BYTES ((uint64_t)16 << 20) /* what small requests share */
-#define PLAIN_UNIT_BYTES    ((uint64_t)2 << 20)  /* what large ones are rounded to */
+#define PLAIN_SEGMENT_BYTES ((uint64_t)16 << 20) /* a segment that small requests share */
+#define PLAIN_UNIT_BYTES    ((uint64_t)2 << 20)  /* the unit that large requests are rounded to */
 
 static void emit_segment(struct ms_pool *pool, enum ms_event_kind kind, ms_addr_t addr,
                          uint64_t bytes) MS_REQUIRES(ms_state_role)
@@ -56,7 +56,7 @@ ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes, enum ms_reg
     }
     ms_state_release(pool);
     if (status != MS_OK) {
-        /* Addresses alone hold no memory: a device that keeps them is left with them. */
+        /* Addresses hold no memory: a device that refuses to take them back keeps them. */
         (void)ops->address_free(ops->ctx, base, wanted_bytes);
     }
     return status;
@@ -141,7 +141,7 @@ static bool whole_segment(const struct ms_range *range)
     return range->prev == NULL && range->next == NULL;
 }
 
-/* Removes the segment from the pool's books, its memory being gone. State lock. */
+/* Removes the segment from the pool's books after its memory went. State lock. */
 static void plain_forget(struct ms_pool *pool, struct ms_segment *segment)
     MS_REQUIRES(ms_growth_role, ms_state_role)
 {

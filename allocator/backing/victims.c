@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks by rank, the best on top of a heap: what holes.c takes, and what spill.c moves. */
+/* Chunks by rank, the best on top of a heap: candidates of holes.c and spill.c. */
 #include "allocator/backing/victims.h"
 #include "allocator/pool_state.h"
 

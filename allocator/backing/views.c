@@ -9,7 +9,7 @@
 #include "allocator/space/tiling.h"
 
 enum {
-    RANGES_MOST = 256, /* idle ranges of a region, for each search */
+    RANGES_MOST = 256, /* idle ranges of a region that a search looks at */
     PIECES = 64        /* of either kind */
 };
 
@@ -22,8 +22,8 @@ struct pieces {
     unsigned visited;
 };
 
-/* Whether the chunk behind addr may be mapped once more: no part of it is lent already, and what is
- * pinned stays alone. `range`: an idle one that lies on it. */
+/* Whether the chunk behind addr may be mapped once more: no part of it is lent yet, and no pinned
+ * block lies on it. `range`: an idle range on the chunk. */
 static bool may_view(const struct ms_pool *pool, const struct ms_range *range, ms_addr_t addr)
 {
     const struct ms_segment *segment = range->segment;
@@ -85,7 +85,7 @@ static void find_pieces(const struct ms_pool *pool, const struct ms_bins *bins,
 /* ---- plans */
 
 struct choice {
-    uint64_t granule, whole, rest; /* the request: whole granules, and bytes beyond */
+    uint64_t granule, whole, rest; /* the request: whole granules, and the bytes beyond them */
     struct ms_view_plan *best;
     uint64_t best_waste_bytes;
     unsigned best_maps; /* 0: there is no plan yet */
@@ -106,7 +106,7 @@ static void consider(struct choice *choice, const struct ms_view_plan *plan, uin
     }
 }
 
-/* The rest lies on one piece. */
+/* Considers one piece for all of the rest. */
 static void consider_single(struct choice *choice, const struct ms_view_piece *piece, bool end)
 {
     if (piece->bytes < choice->rest) {
@@ -122,7 +122,8 @@ static void consider_single(struct choice *choice, const struct ms_view_piece *p
     consider(choice, &plan, piece->bytes - choice->rest);
 }
 
-/* The block begins on all of one piece and ends on as much of another as it takes. */
+/* Considers a pair: the block begins with all of one piece and ends with as much of another as it
+ * needs. */
 static void consider_pair(struct choice *choice, const struct ms_view_piece *end,
                           const struct ms_view_piece *begin)
 {
@@ -142,7 +143,7 @@ static void consider_pair(struct choice *choice, const struct ms_view_piece *end
 bool ms_view_find(struct ms_pool *pool, uint64_t bytes, uint64_t most, struct ms_view_plan *out)
 {
     uint64_t granule = pool->granule_bytes;
-    /* Whole granules leave no edge, and want none. */
+    /* A request of whole granules leaves no edge and needs none. */
     if (!pool->config.views || ms_region_of(pool, bytes) != MS_REGION_LARGE ||
         bytes % granule == 0) {
         return false;
@@ -175,13 +176,13 @@ bool ms_view_find(struct ms_pool *pool, uint64_t bytes, uint64_t most, struct ms
 
 /* ---- claims */
 
-enum { NODES = 10 }; /* two for each of three cuts, and one for each edge; some to spare */
+enum { NODES = 10 }; /* two for each of three cuts, one for each edge, and some to spare */
 
 static struct ms_range *claim_piece(struct ms_pool *pool, const struct ms_view_piece *piece)
     MS_REQUIRES(ms_state_role)
 {
     struct ms_range *range = piece->range;
-    /* The other piece may have been cut from the beginning of the same range. */
+    /* The other piece may have been cut off the beginning of the same range. */
     while (range->addr + range->bytes <= piece->addr) {
         range = range->next;
     }
@@ -239,7 +240,7 @@ static ms_status_t map_edge(struct ms_pool *pool, struct ms_view_edge *edge)
     return ms_backing_give_access(pool, segment, slot, slot + 1);
 }
 
-/* What both places have lent is settled: the pair stands. State lock. */
+/* Settles what both places have lent, and so completes the pair. State lock. */
 static void settle_edge(struct ms_pool *pool, struct ms_view_edge *edge)
     MS_REQUIRES(ms_growth_role, ms_state_role)
 {
@@ -264,7 +265,7 @@ static void unmap_edge(struct ms_pool *pool, struct ms_view_edge *edge) MS_REQUI
         return;
     }
     if (ms_backing_unmap(pool, &twin, 1) != MS_OK) {
-        twin->stuck = true; /* lost, and with it what the first place has lent */
+        twin->stuck = true; /* lost, and with it the bytes that the first place has lent */
         return;
     }
     ms_backing_clear(pool, twin);
@@ -273,7 +274,7 @@ static void unmap_edge(struct ms_pool *pool, struct ms_view_edge *edge) MS_REQUI
     ms_slab_give(&pool->chunk_slab, twin);
 }
 
-/* What an edge's granule keeps goes with the block, unless the mapping is stuck. */
+/* The bytes kept in an edge's granule go with the block, unless the mapping is stuck. */
 static struct ms_range *undo_edge(struct ms_pool *pool, struct ms_view_edge *edge,
                                   struct ms_range *block) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
@@ -320,7 +321,7 @@ ms_status_t ms_view_back(struct ms_pool *pool, struct ms_view *view)
 
 /* ---- giving back */
 
-/* The idle range that all bytes of this place lie in; null where there is none. State lock. */
+/* The idle range that holds all bytes of this place; null: there is none. State lock. */
 static struct ms_range *idle_part(const struct ms_pool *pool, const struct ms_chunk *chunk)
 {
     ms_addr_t begin = chunk->segment->base + chunk->slot * pool->granule_bytes;
@@ -332,7 +333,7 @@ static struct ms_range *idle_part(const struct ms_pool *pool, const struct ms_ch
     return idle ? range : NULL;
 }
 
-/* Takes all bytes of this place out of its idle range; null where they are not idle. */
+/* Takes all bytes of this place out of their idle range; null: they are not idle. */
 static struct ms_range *take_place(struct ms_pool *pool, const struct ms_chunk *chunk)
 {
     ms_addr_t begin = chunk->segment->base + chunk->slot * pool->granule_bytes;
@@ -350,7 +351,7 @@ static struct ms_range *take_place(struct ms_pool *pool, const struct ms_chunk *
     return own;
 }
 
-/* The mapping goes; its bytes are the twin's. False: they are in use, or the device refuses. */
+/* Unmaps the place; its bytes become the twin's. False: they are in use, or the device refuses. */
 static bool return_place(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
 {
     struct ms_range *own = take_place(pool, chunk);

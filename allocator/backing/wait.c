@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a request may wait for queued work: see wait.h. */
+/* Keeps the time that a request may wait for queued work: see wait.h. */
 #include "allocator/backing/wait.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/clock.h"

@@ -11,20 +11,19 @@
 /* The time of the device's table, or the host's. */
 uint64_t ms_pool_now_ns(const struct ms_pool *pool);
 
-/* How long a request may wait for queued work still: as long as none of it is seen to complete, and
- * in all. */
+/* How long a request may still wait for queued work: while none of it completes, and in all. */
 struct ms_wait {
     uint64_t quiet_ns, left_ns;
 };
 
-/* What the configuration allows; nothing where the caller may not wait. */
+/* The configured times; none if the caller may not wait. */
 struct ms_wait ms_wait_begin(const struct ms_pool *pool, bool may_wait);
 
-/* Time that was spent; and whether some of the work completed in it. */
+/* Notes time spent, and whether some of the work completed in it. */
 void ms_wait_spend(const struct ms_pool *pool, struct ms_wait *wait, uint64_t spent_ns,
                    bool completed);
 
-/* The longest wait that is allowed now; 0: it is over. */
+/* The longest wait allowed now; 0: the time is up. */
 uint64_t ms_wait_left_ns(const struct ms_wait *wait);
 
 #endif

@@ -41,7 +41,7 @@ enum ms_event_field {
     MS_HAS_AUX = 32,
     MS_BEGINS = 64, /* a block or tensor begins: its id is mostly the previous one's plus 1 */
     MS_ENDS = 128,  /* the block or tensor of this id ends or changes: addr and bytes as when it
-                     * began */
+                       began */
     MS_HAS_PLACE = MS_HAS_ID | MS_HAS_ADDR | MS_HAS_BYTES
 };
 

@@ -34,9 +34,9 @@ struct ms_budget_lender {
 struct ms_budget {
     _Atomic uint64_t cap_bytes;
     _Atomic uint64_t bound_bytes; /* room for this process on the device, as observed; UINT64_MAX:
-                                   * no less than the cap is known */
+                                     no less than the cap is known */
     _Atomic uint64_t committed_bytes; /* charged and earmarked; <= cap_bytes except by
-                                       * ms_budget_impose */
+                                         ms_budget_impose */
     _Atomic uint64_t charged_bytes;   /* the sum of by_owner */
     _Atomic uint64_t earmarked_bytes;
     _Atomic uint64_t by_owner_bytes[MS_OWNER_COUNT];

@@ -23,8 +23,8 @@ struct ms_device_ops {
     void *ctx; /* passed to every operation; the table's maker owns it */
 
     uint64_t granule_bytes; /* the smallest chunk, and the unit of every mapping; a power of two. 0:
-                             * the device has no virtual memory management, and only plain_alloc,
-                             * plain_free and the fences may be called */
+                               the device has no virtual memory management, and only plain_alloc,
+                               plain_free and the fences may be called */
     uint64_t total_bytes;   /* all of the device's memory */
 
     /* Addresses without backing. bytes and alignment are multiples of the granule.
