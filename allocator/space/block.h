@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks: what is asked of the pool, and what it says of one that it made. */
+/* Blocks: a request to the pool, and the description of a block that it made. */
 #ifndef MEMSHIM_ALLOCATOR_SPACE_BLOCK_H
 #define MEMSHIM_ALLOCATOR_SPACE_BLOCK_H
 
@@ -8,19 +8,19 @@
 
 #include "allocator/device/device_ops.h"
 
-/* Of every block's address, and the unit that its size is rounded to. */
+/* The alignment of every block's address, and the unit that its size is rounded to. */
 #define MS_BLOCK_ALIGNMENT_BYTES 512u
 
 typedef struct ms_pool ms_pool_t;
 
-/* Whom blocks belong to, as the caller sees it: the caller makes it, and keeps it for as long as
- * the pool. Its blocks are of one pool, under whose state lock the sums change; they may be read,
- * and the high one and the limit set, at any time. Sums are of sizes rounded to
+/* The owner of blocks in the caller's terms. The caller makes it, and keeps it for as long as the
+ * pool. Its blocks belong to one pool, whose state lock covers changes of the sums. Anyone may read
+ * them, and set the high-water mark and the limit, at any time. Sums are of sizes rounded to
  * MS_BLOCK_ALIGNMENT_BYTES. */
 struct ms_holder {
     _Atomic uint64_t used_bytes, used_high_bytes;
-    _Atomic uint64_t limit_bytes; /* most that its blocks may have together; 0: no limit */
-    uint8_t kind;                 /* the caller's; never changes */
+    _Atomic uint64_t limit_bytes; /* most bytes that its blocks may have together; 0: no limit */
+    uint8_t kind;                 /* the caller's own value; never changes */
 };
 
 struct ms_request {
@@ -28,8 +28,8 @@ struct ms_request {
     ms_stream_t stream; /* the stream that may use it at once; MS_STREAM_DEVICE: every stream may */
     struct ms_holder *holder; /* may be null */
     uint32_t site;
-    bool may_wait;        /* false: never block for work in flight (the calling thread captures) */
-    bool no_stream_waits; /* no wait for another stream is inserted into this one */
+    bool may_wait;        /* false: never block for queued work (the calling thread captures) */
+    bool no_stream_waits; /* do not make this stream wait for another */
 };
 
 struct ms_block_info {

@@ -3,7 +3,7 @@
 #include "allocator/base/containers/slab.h"
 #include "allocator/space/range.h"
 
-/* Buckets of directory entry k: the first holds the first ones, each other doubles the table. */
+/* Buckets of directory entry k: the first has the first ones, each other doubles the table. */
 static uint64_t directory_buckets(int k)
 {
     return k == 0 ? MS_INDEX_FIRST_BUCKETS : (uint64_t)MS_INDEX_FIRST_BUCKETS << (k - 1);
@@ -54,7 +54,7 @@ void ms_index_destroy(struct ms_block_index *index)
     *index = (struct ms_block_index){0};
 }
 
-/* Splits one bucket in two. A host without memory only means longer chains. */
+/* Splits one bucket in two. If the host has no memory, chains only get longer. */
 static void grow(struct ms_block_index *index)
 {
     uint64_t power = index->power;

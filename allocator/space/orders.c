@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders of free memory, one a stream, and their batches: see orders.h. */
+/* Orders of free memory, one for each stream, and their batches: see orders.h. */
 #include "allocator/space/orders.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement: where a request goes.
+/* Placement: chooses where a request goes.
  *
- * Addresses are plentiful and chunks move, so a placement wastes nothing but what stays free in
- * chunks that some live block touches. Three rules keep that small:
+ * Addresses are plentiful and chunks move, so a placement wastes only the free bytes in chunks that
+ * some live block touches. Three rules keep these few:
  *
  *   - Small blocks, and tiny ones, lie in regions of their own: one tensor of 512 bytes that stays
  *     would hold a chunk that a large one has left. Within them best fit is enough.
@@ -13,25 +13,25 @@
  *     of a whole gap is taken without a search.
  *   - Requests of whole granules lie on whole granules: they leave no edge behind.
  *
- * While memory is ample only gaps that are backed are looked at, so that few driver calls are made.
- * From TIGHT_PART on, holes are looked at too, and a place that has to be backed must save more
- * than BACKING_COST chunks. Without that, one of 25 recorded jobs needs 1.035 instead of 1.002.
+ * While memory is ample the search considers backed gaps only, to save driver calls. From
+ * TIGHT_PART on it considers holes too, and an unbacked place must save more than BACKING_COST
+ * chunks. Without that, one of 25 recorded jobs needs 1.035 instead of 1.002.
  *
  * Smallest cap over peak live bytes, by `memshim replay --mode tensor --min-cap` over tests/traces:
  *
  *   best fit, the beginning of gaps, one region, chunks of 32 MiB    median 1.016, at most 1.067
  *   these rules                                                      median 1.005, at most 1.012
  *
- * What was freed as cudaFree does is in no stream's order, and mostly done: a request in the
- * device's order asks its fences before it takes a place that costs a chunk, or, while memory is
- * tight, cuts a range. Four recorded jobs, told as such calls, then need 1.0052, 1.0018, 1.0058
- * and 1.0044 instead of 1.0102, 1.0027, 1.0050 and 1.0100; in stream order it
- * is 1.0072, 1.0018, 1.0072 and 1.0061.
+ * Memory freed as cudaFree does is in no stream's order, and its work is mostly done. So a request
+ * in the device's order queries its fences before it takes a place that costs a chunk, or cuts a
+ * range while memory is tight. Four recorded jobs, replayed with such calls, then need 1.0052,
+ * 1.0018, 1.0058 and 1.0044 instead of 1.0102, 1.0027, 1.0050 and 1.0100; with calls in stream
+ * order they need 1.0072, 1.0018, 1.0072 and 1.0061.
  *
  * On other recordings a third region, of tiny blocks, took a mixture of experts from 1.015 to 1.006
  * and cost a job of 1.2 GiB one chunk or two; keeping exact fits of a part of a gap cost up to 1 %.
- * Once short of memory a job of fixed shapes may still move chunks in each step, where its blocks
- * do not come to lie as they lay the step before. */
+ * When memory is short, a job of fixed shapes may still move chunks in each step, if its blocks get
+ * other places than in the step before. */
 #include "allocator/space/place.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/device/budget.h"
@@ -41,10 +41,10 @@
 #include "allocator/space/tiling.h"
 
 enum {
-    CANDIDATES = 8,   /* of each set; looking at 400 gave the same ratios */
-    REACH = 16,       /* ranges that a gap is joined from, on each side */
+    CANDIDATES = 8,   /* of each set; 400 gave the same ratios */
+    REACH = 16,       /* ranges to join into a gap, on each side */
     TIGHT_PART = 4,   /* tight: less than this part of the cap is free */
-    BACKING_COST = 2, /* in chunks, of a place that needs driver calls */
+    BACKING_COST = 2, /* in chunks: what a place that needs driver calls must save */
 };
 
 #define TINY_LIMIT_BYTES ((uint64_t)64 << 10)
@@ -106,7 +106,8 @@ static bool whole_gap(const struct ms_range *range)
 
 struct search {
     uint64_t granule, bytes;
-    unsigned granule_shift; /* log2 of it: a division costs as much as all else of a candidate */
+    unsigned granule_shift; /* log2 of the granule's bytes: a division costs as much as all else of
+                               a candidate */
     ms_stream_t stream;
     bool holes_too;
     struct ms_placement *best;
@@ -119,7 +120,7 @@ static inline bool on_chunk(const struct search *search, ms_addr_t addr)
     return (addr & (search->granule - 1)) == 0;
 }
 
-/* Chunks that the request at `addr` would touch and no neighbour of the gap does. */
+/* Chunks that the request at `addr` would touch and no neighbour of the gap touches. */
 static uint64_t new_chunks(const struct search *search, const struct gap *gap, ms_addr_t addr)
 {
     const unsigned shift = search->granule_shift;
@@ -132,7 +133,7 @@ static uint64_t new_chunks(const struct search *search, const struct gap *gap, m
     return touched > shared ? touched - shared : 0;
 }
 
-/* What of the place has no backing. */
+/* Bytes of the place without backing. */
 static uint64_t unbacked_bytes(const struct search *search, const struct ms_placement *place)
 {
     uint64_t sum_bytes = 0;
@@ -177,14 +178,14 @@ static void consider(struct search *search, struct ms_range *range) MS_REQUIRES(
         return;
     }
     consider_at(search, &gap, low);
-    /* An end on a chunk's end offers nothing that the beginning does not. */
+    /* If the gap ends on a chunk's end, that end is no better than the beginning. */
     if (!whole && !on_chunk(search, gap.end)) {
         consider_at(search, &gap, gap.end - search->bytes);
     }
 }
 
-/* Whether nothing better can come of this range or a larger one: no place touches fewer chunks than
- * what its two edges cannot share, and their gaps are no tighter. */
+/* Whether this range and larger ones offer nothing better: the best place already touches as few
+ * chunks as possible, with both its edges shared, and their gaps are no tighter. */
 static bool settled(const struct search *search, const struct ms_range *range)
 {
     uint64_t least = ms_round_up(search->bytes, search->granule) >> search->granule_shift;
@@ -193,8 +194,8 @@ static bool settled(const struct search *search, const struct ms_range *range)
            range->bytes >= search->best_gap_bytes;
 }
 
-/* The tightest ranges that have room, or nearly, and then the largest of those that have not and
- * need their neighbours' help. */
+/* Considers the tightest ranges that have room, or nearly; then the largest of the others, which
+ * need room from their neighbours. */
 static void consider_tree(struct search *search, struct ms_treap_node *root, uint64_t room_bytes)
     MS_REQUIRES(ms_state_role)
 {
@@ -329,7 +330,7 @@ static struct ms_range *best_fit(struct ms_pool *pool, ms_stream_t stream, uint6
     if (stream != MS_STREAM_DEVICE && (best == NULL || best->bytes != bytes)) {
         const struct ms_order *own = ms_orders_find(&pool->orders, stream);
         struct ms_range *range = own == NULL ? NULL : ms_bins_best(&own->bins[region], bytes);
-        /* The stream's own before what would serve everybody. */
+        /* Prefers the stream's own memory to idle memory, which would serve everybody. */
         if (range != NULL && (best == NULL || range->bytes <= best->bytes)) {
             best = range;
         }

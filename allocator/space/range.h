@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges: what a segment is tiled with, and the sets that find them.
+/* Ranges: the parts that tile a segment, and the sets that find them.
  *
- * A segment's addresses are covered without gap by ranges, linked in address order. A range is live
- * (a block), free (backed, ready for somebody), a hole (no backing, last use known complete), busy
- * (the holder of the growth lock is changing what stands behind it), stuck (a device call that may
- * not fail did: set aside for good), draining (a freed arena's, on host memory, which no block may
- * have), foreign (a framework's own reservation, whole) or lent (bytes of a chunk that its other
- * mapping has: see views.h). All of this is covered by the pool's state lock. */
+ * Ranges cover a segment's addresses without gap, linked in address order. A range is live (a
+ * block), free (backed, ready for a request), a hole (no backing, last use known to be done), busy
+ * (the holder of the growth lock is changing its backing), stuck (a device call that must not fail
+ * did: unusable for good), draining (a freed arena's range on host memory, where no block may go),
+ * foreign (all of a framework's own reservation) or lent (bytes that a chunk's other mapping uses:
+ * see views.h). The pool's state lock covers all of this. */
 #ifndef MEMSHIM_ALLOCATOR_SPACE_RANGE_H
 #define MEMSHIM_ALLOCATOR_SPACE_RANGE_H
 
@@ -29,36 +29,36 @@ enum ms_range_state {
 
 struct ms_range {
     ms_addr_t addr;               /* a multiple of MS_BLOCK_ALIGNMENT_BYTES */
-    uint64_t bytes;               /* likewise; for a block, what was set aside */
+    uint64_t bytes;               /* likewise; for a block, the bytes set aside */
     struct ms_range *prev, *next; /* neighbours by address in the segment; null at its ends */
     struct ms_segment *segment;
     uint32_t site;
     uint8_t state; /* enum ms_range_state */
     bool arena, pinned, marked;
-    bool mixed; /* a block: may be backed by less than device memory throughout */
-    bool kept;  /* an arena whose holes are nobody's to take: see ms_arenas_keep */
+    bool mixed; /* a block: part of it may have other backing than device memory, or none */
+    bool kept;  /* an arena out of whose holes nothing is taken: see ms_arenas_keep */
     union {
         struct {
             struct ms_range *index_next;
             uint64_t id;
             uint64_t asked_bytes;
             ms_stream_t stream;
-            struct ms_holder *holder; /* null: nobody in particular */
-            struct ms_arena *holes;   /* what is known of its holes; null: it had no tensor yet */
-            uint64_t used; /* the next id at its last recorded use; below its id: none. Beyond the
-                              reach of the other states, which would leave anything here */
+            struct ms_holder *holder; /* null: none */
+            struct ms_arena *holes;   /* the state of its holes; null: it had no tensor yet */
+            uint64_t used; /* the value of the id counter at its last recorded use; less than its
+                              id: none. Placed where the other states of the union do not write */
         } live;
         struct {
             struct ms_range *next;
             uint64_t epoch; /* of its free: see struct ms_granule */
         } draining;
         struct {
-            struct ms_batch *batch; /* what its last use waits for; null: known complete */
+            struct ms_batch *batch; /* the batch whose fence it waits for; null: known to be done */
             struct ms_range *batch_prev, *batch_next;
             union {
-                struct ms_treap_node node; /* of a large free range, or of a hole */
+                struct ms_treap_node node; /* for a large free range, or a hole */
                 struct {
-                    struct ms_range *bin_prev, *bin_next; /* of a small one */
+                    struct ms_range *bin_prev, *bin_next; /* for a small one */
                 };
             };
         } free;
@@ -82,17 +82,16 @@ bool ms_index_init(struct ms_block_index *index);
 void ms_index_destroy(struct ms_block_index *index);
 void ms_index_insert(struct ms_block_index *index, struct ms_range *range);
 
-/* The block that begins at addr; null where there is none. `take` removes it. */
+/* The block that begins at addr; null: there is none. `take` also removes it. */
 struct ms_range *ms_index_find(const struct ms_block_index *index, ms_addr_t addr);
 struct ms_range *ms_index_take(struct ms_block_index *index, ms_addr_t addr);
 
-/* Blocks of different sizes lie apart: see place.c. A segment belongs to one region. */
+/* Blocks of different sizes lie apart: see place.c. All of a segment belongs to one region. */
 enum ms_region { MS_REGION_LARGE, MS_REGION_SMALL, MS_REGION_TINY, MS_REGIONS };
 
-/* Free ranges of one order and region, by size. Up to MS_BIN_LIMIT_BYTES one list for each size
- * there is (a bitmap finds the next one in use); beyond, a tree by size and address. So the best
- * fit is exact.
- */
+/* Free ranges of one order and region, by size. Up to MS_BIN_LIMIT_BYTES there is one list for each
+ * possible size (a bitmap finds the next one in use); above, a tree by size and address. So the
+ * best fit is exact. */
 enum { MS_BIN_COUNT = 2048 };
 #define MS_BIN_LIMIT_BYTES ((uint64_t)MS_BIN_COUNT * 512u)
 
@@ -107,8 +106,8 @@ struct ms_bins {
 void ms_bins_insert(struct ms_bins *bins, struct ms_range *range);
 void ms_bins_remove(struct ms_bins *bins, struct ms_range *range);
 
-/* The smallest range of at least `bytes`, not removed; among large ones the lowest of the smallest
- * size. Null where there is none. */
+/* The smallest range of at least `bytes`, not removed; among large ones of equal size the lowest.
+ * Null: there is none. */
 struct ms_range *ms_bins_best(const struct ms_bins *bins, uint64_t bytes);
 
 /* The largest range; null in an empty set. */

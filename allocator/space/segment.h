@@ -16,22 +16,23 @@ struct ms_heat;
 struct ms_proxy;
 
 struct ms_chunk {
-    ms_handle_t handle; /* the address, where the device has no virtual memory management */
+    ms_handle_t handle; /* the address, if the device has no virtual memory management */
     uint64_t bytes;
     struct ms_segment *segment; /* where it is mapped; null for a spare */
     uint64_t slot;              /* its first slot there */
-    struct ms_chunk *next;      /* in a list of spares, or of what a fill has done so far */
-    bool host;                  /* host memory, for holes and what is spilled; not charged */
-    bool was_mapped;            /* the next mapping moves it */
-    bool stuck;                 /* could not be unmapped: lost, with the addresses it backs */
-    bool spilled;               /* on the host, where it took the place of a device chunk */
-    bool aside;                 /* mapped among what is staged (move.c), too; never released then */
-    uint8_t returns;            /* as in struct ms_spill_candidate; of what lies on it */
-    uint64_t promoted; /* the standstill that its contents came from the host in; 0: none */
+    struct ms_chunk *next;      /* in a list of spares, or of the current fill */
+    bool host;                  /* host memory, for holes and spilled memory; not charged */
+    bool was_mapped;            /* its next mapping counts as a move */
+    bool stuck;                 /* could not be unmapped: lost, with its addresses */
+    bool spilled;               /* on the host, in the place of a device chunk */
+    bool aside;                 /* mapped in the staging segment (move.c), too; never released
+                                   meanwhile */
+    uint8_t returns;            /* as in struct ms_spill_candidate, for its contents */
+    uint64_t promoted; /* the standstill that brought its contents from the host; 0: none */
 
-    /* Of a chunk that is mapped twice: see views.h. Null elsewhere. Growth lock. */
+    /* For a chunk that is mapped twice: see views.h. Otherwise null. Growth lock. */
     struct ms_chunk *twin; /* the same chunk in its other place */
-    struct ms_range *lent; /* the part of its granule that the twin has */
+    struct ms_range *lent; /* the part of its granule that the twin uses */
 };
 
 struct ms_segment {
@@ -39,11 +40,11 @@ struct ms_segment {
     uint64_t bytes;
     struct ms_range *first;  /* ranges in address order cover it all */
     struct ms_starts starts; /* of live blocks */
-    struct ms_chunk **slots; /* one for each granule: what backs it; null for nothing */
+    struct ms_chunk **slots; /* the chunk of each granule; null: none */
     uint64_t slot_count;
     enum ms_region region;
     bool plain;           /* one chunk of plain_alloc: slot 0 stands for all of it */
-    struct ms_heat *heat; /* one for each slot, state lock; null: nobody asked. See ahead.h */
+    struct ms_heat *heat; /* one for each slot, state lock; null: not kept. See ahead.h */
 
     /* From the first tensor in it on; null before. */
     struct ms_granule *granules; /* one for each slot */
@@ -51,9 +52,9 @@ struct ms_segment {
     uint64_t *marks;             /* where tensors begin and end: see tensors.h */
     unsigned granule_shift;      /* log2 of its bytes */
 
-    /* Of a framework's reservation; null elsewhere. */
+    /* For a framework's reservation; otherwise null. */
     struct ms_arena *foreign;
-    struct ms_proxy **proxies; /* what is mapped at each slot */
+    struct ms_proxy **proxies; /* the proxy mapped at each slot */
 };
 
 #endif

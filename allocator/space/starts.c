@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bit for each place that a live block may begin at, in levels: see starts.h. */
+/* A bit for each possible start of a live block, with summaries: see starts.h. */
 #include "allocator/space/starts.h"
 
 #include "allocator/base/containers/slab.h"
@@ -12,7 +12,7 @@ bool ms_starts_init(struct ms_starts *starts, uint64_t positions)
     uint64_t all_words = 0;
     uint64_t bits = positions;
     for (int k = 0; k < MS_STARTS_LEVELS; k++) {
-        /* One more than is needed, so that the position after the last can be looked at too. */
+        /* One more than needed, so that reading the position after the last is safe. */
         words[k] = (bits >> WORD_SHIFT) + 1;
         all_words += words[k];
         bits = words[k];
@@ -46,9 +46,9 @@ static uint64_t highest_bit(uint64_t word)
     return WORD_MASK - (uint64_t)__builtin_clzll(word);
 }
 
-/* Upwards, to the first word that has a bit at or below the position: the bit's place in its level.
- * Exclusive from the second level on, where the bit at the position itself stands for the words
- * just looked at. False: there is none. */
+/* Goes up to the first word with a bit at or below the position, and gives that bit's place in its
+ * level. From the second level on it excludes the position's own bit, which stands for the words
+ * just read. False: there is none. */
 static bool climb(const struct ms_starts *starts, uint64_t position, int *level, uint64_t *found)
 {
     uint64_t reach = position + 1;
@@ -66,8 +66,8 @@ static bool climb(const struct ms_starts *starts, uint64_t position, int *level,
     return false;
 }
 
-/* Down to the highest position that the summary stands for. False where that was an empty word: its
- * bit is cleared now. */
+/* Goes down to the highest position that the summary stands for. False: it led to an empty word,
+ * whose bit is now cleared. */
 static bool descend(const struct ms_starts *starts, int level, uint64_t *found)
 {
     while (level-- > 0) {

@@ -2,12 +2,12 @@
 /* Where in a segment live blocks begin: a bitmap with summaries above it, so that the block around
  * an interior address is found in a few steps whatever the number of blocks.
  *
- * A bit of a summary says that there may be one: clearing leaves the summaries as they are, so that
- * a block that comes and goes costs a word or two, and a search that comes upon an empty word
- * clears its bit. Each such bit was paid for when it was set.
+ * A summary bit says that its word may have bits. Clearing a start leaves the summaries as they
+ * are, so a short-lived block costs a word or two. A search that finds an empty word clears its
+ * summary bit; that cost is paid once for each bit set.
  *
- * Positions are units of MS_BLOCK_ALIGNMENT_BYTES from the segment's base. Memory is mapped sparse:
- * only pages about addresses in use are ever touched. The pool's state lock covers it. */
+ * Positions are units of MS_BLOCK_ALIGNMENT_BYTES from the segment's base. Its memory is sparse:
+ * only pages for addresses in use are ever touched. The pool's state lock covers it. */
 #ifndef MEMSHIM_ALLOCATOR_SPACE_STARTS_H
 #define MEMSHIM_ALLOCATOR_SPACE_STARTS_H
 
@@ -18,8 +18,8 @@
 enum { MS_STARTS_LEVELS = 6 }; /* 64^6 units of 512 bytes: 32 TiB, beyond any reservation */
 
 struct ms_starts {
-    uint64_t *level[MS_STARTS_LEVELS]; /* level[k + 1] has the bits of all words of level[k] that
-                                          are not zero, and of some that were not */
+    uint64_t *level[MS_STARTS_LEVELS]; /* level[k + 1] has a bit for each word of level[k] that is
+                                          not zero, and for some that no longer are */
     uint64_t positions;
     void *pages;
     size_t pages_bytes;
@@ -61,7 +61,7 @@ bool ms_starts_search(const struct ms_starts *starts, uint64_t position, uint64_
 static inline bool ms_starts_at_or_below(const struct ms_starts *starts, uint64_t position,
                                          uint64_t *out)
 {
-    /* Mostly it is near. */
+    /* Mostly it is in the same word. */
     uint64_t word = starts->level[0][position >> MS_STARTS_SHIFT];
     word &= UINT64_MAX >> (MS_STARTS_MASK - (position & MS_STARTS_MASK));
     if (word != 0) {

@@ -186,7 +186,7 @@ void ms_range_give_up(struct ms_pool *pool, struct ms_range *range, struct ms_ba
     while (range != NULL) {
         enum backing kind = backing_at(pool, range, 0);
         uint64_t bytes = granule - (range->addr - range->segment->base) % granule;
-        /* Host chunks leave one by one. */
+        /* Host chunks are given up one by one. */
         while (kind != ON_HOST && bytes < range->bytes && backing_at(pool, range, bytes) == kind) {
             bytes += granule;
         }
@@ -268,10 +268,10 @@ void ms_range_take(struct ms_pool *pool, struct ms_range *range)
     range->state = MS_RANGE_BUSY;
 }
 
-/* Neighbours of one order become one range where that costs nobody anything: known idle, or waiting
- * for the same fence, or of one live stream, which may use both at once anyway; then the joined
- * range waits for the younger fence. The device's order joins only within a batch: nothing there is
- * usable before its fence, and joining over and over would put that off for ever. */
+/* Whether neighbours of one order may become one range at no cost: both idle, or waiting for the
+ * same fence, or of one live stream, which may use both at once anyway (the joined range waits for
+ * the younger fence). Ranges of the device's order join only within a batch: nobody can use them
+ * before their fence, and repeated joining would put that off for ever. */
 static bool may_join(struct ms_pool *pool, const struct ms_range *neighbour,
                      const struct ms_batch *batch) MS_REQUIRES(ms_state_role)
 {
@@ -296,7 +296,7 @@ static struct ms_batch *younger_of(struct ms_batch *a, struct ms_batch *b)
 enum {
     WAITS_RECORDED_ALWAYS = 256,
     BLOCKS_A_WAIT = 32,
-    WAITS_OF_DEVICE = 512 /* a change by this part of it is recorded */
+    WAITS_OF_DEVICE = 512 /* record a change by this part of the device */
 };
 
 static __attribute__((noinline, cold)) void emit_waits(struct ms_pool *pool)
