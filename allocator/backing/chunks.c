@@ -12,8 +12,8 @@
 enum { LARGEST_CHUNK_GRANULES = 16 };
 
 /* Chunks are large only while no more than this part of the cap is charged: a large chunk cannot be
- * split when memory is short. The overhead ratio of the eleven recorded jobs (memshim replay --min-cap,
- * traces of tests/traces), at worst and on the median:
+ * split when memory is short. The overhead ratio of the eleven recorded jobs (memshim replay
+ * --min-cap, traces of tests/traces), at worst and on the median:
  *
  *     part of the cap     native            tensor
  *     1/2                 1.029   1.0087    1.036   1.0111

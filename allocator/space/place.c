@@ -4,13 +4,13 @@
  * Addresses are plentiful and chunks move, so a placement wastes only the free bytes in chunks that
  * some live block touches. Three rules keep these few:
  *
- *   - Small blocks, and tiny ones, lie in regions of their own: one tensor of 512 bytes that stays
- *     would hold a chunk that a large one has left. Within them best fit is enough.
+ *   - Small blocks, and tiny ones, lie in regions of their own: otherwise one long-lived tensor of
+ *     512 bytes would hold a chunk that a large one has left. Within them best fit is enough.
  *   - Between two live large blocks lies a gap: free memory, holes, or both. Its first and last
  *     chunk may be shared with the blocks around it. A request goes to the beginning or to the end
- *     of a gap, wherever the fewest chunks are touched that no live block touches yet; of equal
+ *     of a gap, wherever it touches the fewest chunks that no live block touches yet; of equal
  *     places to the one that needs the fewest driver calls, then to the tightest gap. An exact fit
- *     of a whole gap is taken without a search.
+ *     of a whole gap ends the search.
  *   - Requests of whole granules lie on whole granules: they leave no edge behind.
  *
  * While memory is ample the search considers backed gaps only, to save driver calls. From
