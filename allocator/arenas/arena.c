@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor allocations and frees, as a framework's allocator reports them: the hot path of native
- * mode. Each changes the tensors' index and the granules that the tensor touches, under one hold
- * of the pool's state lock. holes.c says what becomes of the holes. */
+ * mode. Each report changes the tensors' index and the granules that the tensor touches, under one
+ * hold of the pool's state lock. holes.c handles the holes. */
 
 #include "allocator/arenas/arena.h"
 #include "allocator/arenas/arenas.h"
@@ -76,7 +76,7 @@ static inline __attribute__((always_inline)) void tell(struct ms_arenas *arenas,
     }
 }
 
-/* The segment that holds addr and can have holes; null where there is none. */
+/* The segment that holds addr and can have holes; null: there is none. */
 static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t addr)
     MS_REQUIRES(ms_state_role)
 {
@@ -92,7 +92,7 @@ static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t 
         return NULL;
     }
     if (!ms_granules_need(arenas->pool, segment)) {
-        /* What is allocated there now, its granules will not know of. */
+        /* The segment has no granules, so allocations in it could not be tracked. */
         arenas->pool->frozen = true;
         return NULL;
     }
@@ -100,7 +100,7 @@ static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t 
     return segment;
 }
 
-/* MS_ERR_NOT_READY at the first report whose total is not our sum, else MS_OK. */
+/* MS_ERR_NOT_READY at the first report whose total differs from our sum, else MS_OK. */
 static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total_bytes)
 {
     if (total_bytes == UINT64_MAX || total_bytes == arenas->stats.live_bytes ||
@@ -113,7 +113,7 @@ static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total
 
 /* ---- granules under a tensor */
 
-/* The granule whose beginning the tensor ends right before; null where there is none. */
+/* The granule that begins right at the tensor's end; null: there is none. */
 static inline struct ms_granule *right_behind(const struct ms_segment *segment,
                                               const struct ms_spot *spot)
 {
@@ -123,7 +123,7 @@ static inline struct ms_granule *right_behind(const struct ms_segment *segment,
     return near ? &segment->granules[behind] : NULL;
 }
 
-/* True if some of them have no backing. */
+/* Notes the tensor on its granules. True: some of them have no backing. */
 static inline bool touch(struct ms_pool *pool, struct ms_segment *segment,
                          const struct ms_spot *spot) MS_REQUIRES(ms_state_role)
 {
@@ -181,7 +181,7 @@ static void freeze(struct ms_arenas *arenas, struct ms_arena *arena)
     }
 }
 
-/* The live block around addr, which is an arena from here on. State lock. */
+/* Makes the live block around addr an arena, and returns it. State lock. */
 static struct ms_range *mark_block(struct ms_pool *pool, ms_addr_t addr) MS_REQUIRES(ms_state_role)
 {
     struct ms_range *range = ms_block_around(pool, addr);
@@ -197,8 +197,7 @@ static struct ms_range *mark_block(struct ms_pool *pool, ms_addr_t addr) MS_REQU
     return range;
 }
 
-/* The arena that addr lies in, made at the first allocation in its block. Null where there is none.
- */
+/* The arena that addr lies in, made at the first allocation in its block. Null: there is none. */
 static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct ms_segment *segment,
                                         const struct ms_spot *spot, ms_addr_t addr,
                                         uint64_t *block_id) MS_REQUIRES(ms_state_role)
@@ -229,7 +228,7 @@ static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64
            (segment == NULL || bytes <= segment->bytes - (addr - segment->base));
 }
 
-/* A tensor's allocation, as it was told. */
+/* One report of a tensor's allocation. */
 struct report {
     ms_addr_t addr;
     uint64_t bytes, total_bytes;
@@ -273,14 +272,14 @@ static __attribute__((noinline, cold)) ms_status_t not_added(struct ms_arenas *a
     if (status == MS_ERR_INVALID) {
         arenas->stats.invalid_reports++;
     } else if (arenas->pool != NULL) {
-        /* It lives where nobody knows of it: nothing may be taken from under it. */
+        /* The tensor's place is unknown, so nothing may be taken from under it. */
         arenas->pool->frozen = true;
     }
     return status;
 }
 
-/* Inlined where there is a segment, and where there is none: what a segment asks for stands in one
- * of them alone. *unbacked: what is left to do without the lock. */
+/* Inlined twice, with a segment and without, so that only one of them has the code for segments.
+ * *unbacked: granules still need backing, which needs the lock released. */
 static inline __attribute__((always_inline)) ms_status_t
 note_in(struct ms_arenas *arenas, struct ms_segment *segment, const struct report *report,
         bool *unbacked) MS_REQUIRES(ms_state_role)
@@ -320,7 +319,8 @@ static __attribute__((noinline)) ms_status_t note_outside(struct ms_arenas *aren
     return note_in(arenas, NULL, report, &unbacked);
 }
 
-/* Backs what the tensor lies on. Its owner waits for us, so it cannot go away meanwhile. */
+/* Backs the tensor's memory. Its owner waits for this call, so the tensor cannot go away
+ * meanwhile. */
 static ms_status_t back(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
 {
     ms_status_t status = MS_OK;
@@ -338,7 +338,7 @@ static ms_status_t back(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
     return status;
 }
 
-/* The reports are not what they should be: from here on nothing rests on them. */
+/* The reports are wrong: from here on nothing relies on them. */
 static void distrust(struct ms_arenas *arenas)
 {
     struct ms_pool *pool = arenas->pool;
@@ -443,7 +443,7 @@ void ms_arenas_keep(ms_arenas_t *arenas, ms_addr_t addr)
 {
     ms_arenas_acquire(arenas);
     struct ms_range *range = arenas->pool == NULL ? NULL : mark_block(arenas->pool, addr);
-    /* One that holds another framework's tensors stays as it is. */
+    /* A block that holds another framework's tensors stays as it is. */
     if (range != NULL && range->live.holes == NULL && !range->kept) {
         range->kept = true;
         arenas->stats.kept_arenas++;
@@ -546,7 +546,7 @@ void ms_arenas_stats(ms_arenas_t *arenas, struct ms_arenas_stats *out)
     ms_arenas_release(arenas);
 }
 
-/* With a pool its lock is ours, and the pool's part sees to it. */
+/* With a pool this is the pool's lock, and the pool handles it. */
 void ms_arenas_locks(ms_arenas_t *arenas, void (*act)(ms_lock_t *lock))
 {
     act(&arenas->own_lock);

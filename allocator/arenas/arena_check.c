@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walker: whether the tensors' index, the granules and the sums say the same. */
+/* The walker: checks that the tensors' index, the granules and the sums agree. */
 #include <stdio.h>
 
 #include "allocator/arenas/arena.h"
@@ -8,7 +8,7 @@
 #include "allocator/backing/granules.h"
 #include "allocator/pool_state.h"
 
-/* What the live tensors of a segment add up to. */
+/* Sums over the live tensors of a segment. */
 struct sum {
     uint64_t tensors, bytes;
     const char *violation;

@@ -10,20 +10,20 @@
 
 struct ms_arenas {
     uint8_t device;
-    ms_pool_t *pool;                  /* null where there is none */
+    ms_pool_t *pool;                  /* null: there is none */
     const struct ms_event_sink *sink; /* the pool's; without a pool its own */
     struct ms_event_sink own_sink;
     ms_lock_t *lock; /* the pool's state lock; without a pool its own */
     ms_lock_t own_lock;
-    struct ms_segment *recent; /* of the last report */
-    bool distrusted;           /* nothing rests on the reports any more. Growth lock */
+    struct ms_segment *recent; /* the segment of the last report */
+    bool distrusted;           /* nothing relies on the reports any more. Growth lock */
     struct ms_tensors tensors;
     uint64_t next_id, end_id;
     struct ms_arenas_stats stats;
 };
 
-/* With a pool their lock is the pool's state lock; without, one that stands for it. Clang's
- * analysis does not look into these: it would see another lock than the role. */
+/* With a pool their lock is the pool's state lock; without, one that stands for it. Clang does not
+ * analyse these: it would see another lock than the role. */
 static inline void ms_arenas_acquire_at(struct ms_arenas *arenas, const char *place)
     MS_ACQUIRE(ms_state_role) MS_NO_THREAD_SAFETY
 {

@@ -2,11 +2,11 @@
 /* Repairing a framework's fragmentation from below.
  *
  * A framework's allocator keeps segments (blocks of ours, or proxies in a reservation of its own)
- * and carves tensors out of them. What no tensor touches it holds for later: memory that nobody
- * uses and nobody else can have. So when memory is short, the chunks of such holes are taken, and
- * put back when a tensor is allocated there again, before the framework hands its address out. The
- * program keeps its allocator, its addresses and every feature; what it needs of the device comes
- * down to the granules that its live tensors touch.
+ * and carves tensors out of them. It holds the untouched rest for later: memory that nobody uses
+ * and nobody else can have. So when memory is short, the pool takes the chunks of such holes. It
+ * puts chunks back when a tensor is allocated there again, before the framework hands the address
+ * out. The program keeps its allocator, its addresses and every feature, and needs device memory
+ * only for the granules that its live tensors touch.
  *
  *   what may be taken   a chunk all of whose granules are quiet (granules.h), with all work
  *                       done that was queued before the last frees there (epochs.c), in an arena
@@ -22,14 +22,14 @@
  *                       it: an allocation that comes meanwhile sees an unbacked granule, and waits
  *                       for the growth lock
  *
- * Nothing is taken ahead of need. Neighbours go in one call, 4 to 12 chunks at once, so that at a
- * cap of 1.02 x the peak of live bytes a step of the recorded jobs makes 6 calls to unmap at most:
- * 0.15 ms by the dry device's costs, which is all that taking ahead could hide, and what it takes
- * in vain has to be mapped again.
+ * The pool takes nothing ahead of need. Neighbours go in one call, 4 to 12 chunks at once. So at a
+ * cap of 1.02 x the peak of live bytes a step of the recorded jobs makes at most 6 calls to unmap:
+ * 0.15 ms by the dry device's costs. Taking ahead could hide no more than that, and would have to
+ * map again whatever it took in vain.
  *
- * While anything captures, no fence is taken or asked and nothing is taken for a block; an
- * allocation takes what is known idle already. Host chunks come back from under dead granules
- * first. */
+ * While anything captures, the pool takes and queries no fence, and takes no holes for a block; an
+ * allocation uses memory that is already known to be idle. Host chunks come back from under dead
+ * granules first. */
 #include <string.h>
 
 #include "allocator/arenas/holes.h"
@@ -53,7 +53,7 @@ static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *c
     return chunk->bytes / pool->granule_bytes;
 }
 
-/* State lock. The first slot of the chunk is quiet. */
+/* State lock. The chunk's first slot must be quiet. */
 static enum fitness fitness_of(const struct ms_pool *pool, const struct ms_segment *segment,
                                const struct ms_chunk *chunk)
 {
@@ -85,7 +85,7 @@ static void describe(const struct ms_pool *pool, const struct ms_segment *segmen
                                  .arena_bytes = granule->arena->bytes,
                                  .reach_bytes = granule->arena->reach_bytes,
                                  .now = pool->epochs.clock};
-    /* Of several granules: the last free, and the shortest time until one was needed again. */
+    /* Of several granules: the latest free, and the shortest time until one was needed again. */
     for (uint64_t k = 0; k < chunk_slots(pool, chunk); k++, granule++) {
         out->free_since = granule->since > out->free_since ? granule->since : out->free_since;
         if (granule->last_gap != 0 && (out->last_gap == 0 || granule->last_gap < out->last_gap)) {
@@ -94,7 +94,7 @@ static void describe(const struct ms_pool *pool, const struct ms_segment *segmen
     }
 }
 
-/* The next chunk at or behind *slot that begins on a quiet granule; *slot moves past it. */
+/* The next chunk at or after *slot that begins on a quiet granule; moves *slot past it. */
 static struct ms_chunk *next_quiet(const struct ms_segment *segment, uint64_t *slot)
 {
     while (*slot < segment->slot_count) {
@@ -172,7 +172,7 @@ uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pe
 
 /* ---- victims */
 
-/* Those on the host of one granule are cover for the hole that they leave; larger ones are none. */
+/* A host chunk of one granule becomes cover for the hole that it leaves; a larger one does not. */
 enum kind { ON_DEVICE, ON_HOST, LARGE_ON_HOST };
 
 static enum kind kind_of(const struct ms_pool *pool, const struct ms_chunk *chunk)
@@ -206,7 +206,7 @@ static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct
     return victims->count < victims->room;
 }
 
-/* Room for every quiet granule there is; less where the host has no memory. */
+/* Makes room for every quiet granule; for fewer if the host has no memory. */
 static void make_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     ms_state_acquire(pool);
@@ -215,8 +215,8 @@ static void make_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     ms_victims_need(pool, wanted);
 }
 
-/* Empties the slots of the best chunks, enough_bytes of them (of large ones on the host: no more)
- * or all; they are listed by `next`. */
+/* Empties the slots of the best chunks, for enough_bytes (large ones on the host: not beyond that)
+ * or all. Lists the chunks by `next`. */
 static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, enum kind kind)
     MS_REQUIRES(ms_growth_role)
 {
@@ -250,7 +250,7 @@ static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, enum
     return list;
 }
 
-/* The device would not: the chunk stands where it stood. */
+/* Puts the chunk back at its slots, because the device refused to unmap it. */
 static void attach_again(struct ms_pool *pool, struct ms_chunk *chunk)
 {
     uint64_t slots = chunk_slots(pool, chunk);
@@ -267,7 +267,7 @@ ms_status_t ms_holes_unmap(struct ms_pool *pool, struct ms_chunk *list, uint64_t
                            uint64_t *chunks)
 {
     ms_status_t status = MS_OK;
-    list = ms_chunks_by_address(list); /* neighbours go in one call */
+    list = ms_chunks_by_address(list); /* so that neighbours go in one call */
     while (list != NULL) {
         struct ms_chunk *run[MS_RUN_CHUNKS];
         size_t count = ms_chunks_take_run(pool, &list, UINT64_MAX, run);
@@ -336,8 +336,7 @@ ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *t
             return MS_ERR_NO_MEMORY;
         }
     }
-    /* Room that is only earmarked costs no unmapping. What is earmarked beyond the limit is none.
-     */
+    /* Earmarked room costs no unmapping. Bytes earmarked beyond the limit are not room. */
     uint64_t released = ms_obligations_to_host(pool, bytes + over);
     uint64_t freed = released > over ? released - over : 0;
     if (freed >= bytes) {
@@ -347,7 +346,7 @@ ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *t
     if (status == MS_OK) {
         status = ms_holes_take(pool, bytes - freed, taken_bytes);
     }
-    /* Chunks may have been larger than what was secured for them. */
+    /* Chunks may have been larger than their secured bytes. */
     return status == MS_OK ? ms_obligations_secure(pool, 0, true) : status;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holes of arenas: their chunks are taken, and put back (holes.c has the plan). Growth lock held,
- * state lock not. */
+/* Holes of arenas: takes their chunks and puts chunks back (holes.c has the plan). Growth lock
+ * held, state lock not. */
 #ifndef MEMSHIM_ALLOCATOR_ARENAS_HOLES_H
 #define MEMSHIM_ALLOCATOR_ARENAS_HOLES_H
 
@@ -11,41 +11,41 @@
 #include "allocator/space/block.h"
 #include "allocator/space/segment.h"
 
-/* How much, up to `enough_bytes` or a little more, could be taken now. *pending: whether more will
- * be when queued work is done; may be null. */
+/* Bytes that could be taken now, counted up to `enough_bytes` or a little more. *pending: whether
+ * more could be once queued work is done; may be null. */
 uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pending)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* Of that, what the chunk has that begins in this slot of a segment with granules. */
+/* The part of these bytes in the chunk that begins in this slot of a segment with granules. */
 uint64_t ms_holes_takeable_at(const struct ms_pool *pool, const struct ms_segment *segment,
                               uint64_t slot) MS_REQUIRES(ms_growth_role, ms_state_role);
 
-/* Makes spares of chunks of holes until enough_bytes have been or none is left. What covers them is
- * the caller's business. Adds to *taken_bytes. */
+/* Makes spares of the chunks of holes until it has enough_bytes or none is left. The caller covers
+ * the obligations. Adds to *taken_bytes. */
 ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* Unmaps chunks whose slots have been emptied, listed by `next`, and makes spares of them; one that
- * could not be unmapped stands where it stood. Adds to *taken_bytes and *chunks. */
+/* Unmaps chunks whose slots have been emptied, listed by `next`, and makes spares of them. A chunk
+ * that cannot be unmapped returns to its slots. Adds to *taken_bytes and *chunks. */
 ms_status_t ms_holes_unmap(struct ms_pool *pool, struct ms_chunk *list, uint64_t *taken_bytes,
                            uint64_t *chunks) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* How much of `bytes` ms_holes_make_room could make room for at once. */
+/* The part of `bytes` for which ms_holes_make_room could make room now. */
 uint64_t ms_holes_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 
-/* Makes room for a request that the budget lacks `bytes` for: promises move to the host, then
- * chunks of holes become spares (*taken_bytes). Does not wait. MS_ERR_NO_MEMORY: not enough. */
+/* Makes room for a request that lacks `bytes` of budget: obligations move to the host, then chunks
+ * of holes become spares (*taken_bytes). Does not wait. MS_ERR_NO_MEMORY: not enough. */
 ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* Of the slots [from, to), in which a tensor is allocated: whether ms_holes_back has anything to
- * do. */
+/* Whether ms_holes_back has anything to do in the slots [from, to), where a tensor is being
+ * allocated. */
 bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segment, uint64_t from,
                            uint64_t to) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* Backs all unbacked granules in the slots [from, to), by whatever means; may wait. Host chunks
- * that hold nothing but the tensor being allocated give way to those of the device. */
+/* Backs all unbacked granules in the slots [from, to), by any means; may wait. Device chunks
+ * replace host chunks that hold nothing but the tensor being allocated. */
 ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                           uint64_t to) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 /* Whether nothing is taken any more, for good. */

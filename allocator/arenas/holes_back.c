@@ -16,7 +16,7 @@
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"
 
-/* What an allocation could get now: idle chunks of the pool, and of holes. */
+/* Bytes that an allocation could get now: idle chunks of the pool, and of holes. */
 static uint64_t at_hand(struct ms_pool *pool, uint64_t bytes, bool *pending)
     MS_REQUIRES(ms_growth_role)
 {
@@ -36,7 +36,7 @@ static void poll_work(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     ms_epochs_poll(pool);
 }
 
-/* Waits until so much is at hand, or nothing more will come. */
+/* Waits until that many bytes are at hand, or no more will come. */
 static void await_chunks(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     struct ms_wait wait = ms_wait_begin(pool, true);
@@ -50,7 +50,7 @@ static void await_chunks(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_gr
             pool->ops->capturing(pool->ops->ctx)) {
             return;
         }
-        /* Others may grow meanwhile: nothing of ours may lie about. */
+        /* Others may change backing meanwhile, so keep no spares of our own. */
         (void)ms_backing_release_spares(pool);
         if (!ms_fences_wait(pool, turn, &wait) && !ms_epochs_wait(pool, &wait)) {
             return;
@@ -59,14 +59,14 @@ static void await_chunks(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_gr
     }
 }
 
-/* Makes spares for `bytes` under an allocation, less what the budget will give. */
+/* Makes spares for `bytes` under an allocation, except what the budget will give. */
 static void gather(struct ms_pool *pool, uint64_t bytes, uint64_t budget_bytes)
     MS_REQUIRES(ms_growth_role)
 {
     if (bytes > budget_bytes) {
         await_chunks(pool, bytes - budget_bytes);
     }
-    /* What fails here is made up for by the next means. */
+    /* If this fails, the next means makes up for it. */
     uint64_t taken = 0;
     (void)ms_backing_unmap_idle(pool, bytes, &taken);
     if (bytes > taken + budget_bytes) {
@@ -80,7 +80,7 @@ static uint64_t unbacked_bytes(struct ms_pool *pool, const struct ms_segment *se
 {
     uint64_t bytes = 0;
     ms_state_acquire(pool);
-    /* A reservation may have been given up while we waited. */
+    /* A reservation may have been given up during the wait. */
     if (segment->granules != NULL) {
         bytes = ms_granules_unbacked_bytes(pool, segment, from, to);
     }
@@ -98,8 +98,8 @@ static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint6
     ms_state_release(pool);
 }
 
-/* Of the slot of a chunk on the host that holds nothing, or nothing but the tensor that is being
- * allocated in [from, to). State lock. */
+/* Whether the slot's host chunk holds nothing, or only the tensor that is being allocated in [from,
+ * to). State lock. */
 static bool may_give_way(const struct ms_pool *pool, const struct ms_granule *granule, bool within)
     MS_REQUIRES(ms_state_role)
 {
@@ -108,8 +108,8 @@ static bool may_give_way(const struct ms_pool *pool, const struct ms_granule *gr
            granule->epoch <= pool->epochs.done;
 }
 
-/* The chunk behind the slot, where it is on the host with nothing to keep: the tensor being
- * allocated in [from, to) is all that lies on it. Else null. State lock. */
+/* The slot's host chunk, if it holds nothing but the tensor that is being allocated in [from, to);
+ * else null. State lock. */
 static struct ms_chunk *gives_way(const struct ms_pool *pool, const struct ms_segment *segment,
                                   uint64_t slot, uint64_t from, uint64_t to)
     MS_REQUIRES(ms_state_role)
@@ -131,7 +131,8 @@ bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segmen
                            uint64_t to)
 {
     bool wanted = false;
-    /* What was freed there is known idle by now, or will be at the next allocation. */
+    /* The work on what was freed there is known to be done by now, or will be at the next
+     * allocation. */
     ms_epochs_fence(pool);
     ms_epochs_poll(pool);
     ms_state_acquire(pool);
@@ -143,8 +144,7 @@ bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segmen
     return wanted;
 }
 
-/* Bytes of chunks that are larger than a granule and could give way: these cover no obligation
- * then. */
+/* Bytes of host chunks larger than a granule that could give way: they cover no obligation then. */
 static uint64_t large_that_give_way(struct ms_pool *pool, const struct ms_segment *segment,
                                     uint64_t from, uint64_t to)
 {
@@ -187,8 +187,8 @@ static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t 
     (void)ms_holes_unmap(pool, list, &bytes, &chunks);
 }
 
-/* What is allocated is hot: something colder goes to the host for what the budget, which will give
- * budget_bytes, and idle chunks and holes do not have. */
+/* The new tensor is hot: spill something colder for the bytes that budget (budget_bytes), idle
+ * chunks and holes do not have. */
 static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                   uint64_t to, uint64_t budget_bytes, const struct ms_fill *fill)
     MS_REQUIRES(ms_growth_role)
@@ -198,7 +198,7 @@ static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segme
     uint64_t others = ms_less(bytes, budget_bytes);
     struct ms_spill_need need = {.bytes = ms_less(others, at_hand(pool, others, &pending))};
     if (need.bytes == 0) {
-        return MS_ERR_NO_MEMORY; /* that has been tried */
+        return MS_ERR_NO_MEMORY; /* it was tried already */
     }
     uint64_t taken_bytes = 0;
     ms_status_t status = pool->live->make_room(pool, &need, &taken_bytes);
@@ -214,8 +214,8 @@ static uint64_t budget_bytes(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     return ms_obligations_room(pool) + ms_budget_free_bytes(pool->config.budget);
 }
 
-/* By what the device has. First trusting the budget, then without it: the device may have less than
- * the cap. */
+/* Backs the slots by device memory. First trusts the budget, then does without it: the device may
+ * have less than the cap. */
 static ms_status_t back_on_device(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                   uint64_t to) MS_REQUIRES(ms_growth_role)
 {
@@ -242,7 +242,8 @@ ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint
     if (pool->live->possible(pool)) {
         give_way(pool, segment, from, to);
     }
-    /* Memory is short: what has been freed by now will be known idle when it is wanted next. */
+    /* Memory is short: with this fence, memory freed by now will be known as idle when it is needed
+     * next. */
     ms_epochs_fence(pool);
     ms_status_t status = back_on_device(pool, segment, from, to);
     if (status != MS_OK) {

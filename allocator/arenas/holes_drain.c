@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host chunks under nothing live: ranges wait for the work on them, then become holes. */
+/* Draining ranges: host chunks under nothing live wait for the work on them, then become holes. */
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"
@@ -24,8 +24,8 @@ static bool drained(const struct ms_pool *pool, const struct ms_range *range)
     return range->state == MS_RANGE_DRAINING && range->draining.epoch <= pool->epochs.done;
 }
 
-/* All of the chunk behind a draining range, as one busy range; null where something else lies on
- * it, or its work is not known to be done. */
+/* Makes all of the chunk behind a draining range one busy range; null: something else lies on it,
+ * or its work is not known to be done. */
 static struct ms_range *take_drained(struct ms_pool *pool, struct ms_range *range)
     MS_REQUIRES(ms_state_role)
 {

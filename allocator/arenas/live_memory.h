@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What arenas ask of spilling, which is built on them: the pool's creation fills this table in. */
+/* The functions of spilling that arenas call. Spilling is built on arenas, so the pool's creation
+ * fills in this table. */
 #ifndef MEMSHIM_ALLOCATOR_ARENAS_LIVE_MEMORY_H
 #define MEMSHIM_ALLOCATOR_ARENAS_LIVE_MEMORY_H
 
@@ -10,16 +11,15 @@
 #include "allocator/space/block.h"
 #include "allocator/space/segment.h"
 
-/* What has to leave the device. */
+/* The bytes that have to leave the device. */
 struct ms_spill_need {
     uint64_t bytes;
-    uint64_t kept_bytes; /* of the room on the host, which stay for others */
-    uint64_t born_bytes; /* that are not live yet, and will be in these and what is idle */
-    uint64_t more_bytes; /* that will probably be needed next; moved too, if the host has room */
+    uint64_t kept_bytes; /* of the room on the host: bytes that stay for others */
+    uint64_t born_bytes; /* bytes that are not live yet, and will take these and idle memory */
+    uint64_t more_bytes; /* bytes that are probably needed next; moved too, if the host has room */
 };
 
-/* Growth lock held, state lock not; each is
- * what the function of that name says. */
+/* Growth lock held, state lock not; for each, see the function of that name. */
 struct ms_live_memory {
     bool (*possible)(struct ms_pool *pool);
     ms_status_t (*make_room)(struct ms_pool *pool, const struct ms_spill_need *need,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a framework may have one more page (proxy.c).
+/* Decides whether a framework may have one more page (proxy.c).
  *
- * Nothing can be refused once a page is mapped, so this is where a request that does not fit is
- * refused. A request may make many pages before its tensor is reported, and it will use all of
- * them: what they lack is wanted beside the new page, and no part of them counts as a hole.
+ * Once a page is mapped nothing can be refused, so a request that does not fit is refused here. A
+ * request may make many pages before its tensor is reported, and it will use all of them. So their
+ * unbacked bytes count beside the new page, and no part of them counts as a hole.
  *
- * It uses more than them. A framework makes pages where the free ones in front of them are too
- * small for a tensor, which begins there. Where that is it does not say when it makes a page. So
- * where nothing may move to the host, what is free in front is wanted as well, of the place that
- * has the least of it: what is refused then would have lain on the host in any place. */
+ * A request uses more than its new pages: its tensor begins in the free pages in front of them,
+ * which were too small alone. The framework does not say where that is when it makes a page. So if
+ * spilling is off, the free bytes in front count too, at the place that has the fewest: a request
+ * refused then would have ended on host memory at any place. */
 #include "allocator/arenas/page_room.h"
 #include "allocator/arenas/holes.h"
 #include "allocator/arenas/proxy_state.h"
@@ -23,14 +23,14 @@
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 
-/* A request asks for its pages one by one, and nobody says how many there will be. What is spilled
- * for one of them is at least this part of those that it has made, so that a request of any size
- * needs few standstills, and what is spilled in vain is at most this part of it. */
+/* A request asks for its pages one by one, and nobody knows how many there will be. A spill for one
+ * of them moves at least this part of the pages made so far. So a request of any size needs few
+ * standstills, and spills at most this part of its size in vain. */
 enum { MORE_PART = 8 };
 
 /* ---- what a request uses in front of its pages */
 
-/* What the slot of a free page holds that would count as room, or what it must get again. */
+/* Bytes at the slot of a free page that count as room, or that it needs as backing. */
 static uint64_t counted_at(const struct ms_pool *pool, const struct ms_segment *segment,
                            uint64_t slot) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
@@ -43,11 +43,11 @@ static uint64_t counted_at(const struct ms_pool *pool, const struct ms_segment *
 
 /* A run of addresses in which no tensor lives. */
 struct run {
-    uint64_t unmapped; /* slots in it that no page has */
-    uint64_t bytes;    /* counted in front of the last of those that are needed */
+    uint64_t unmapped; /* slots in it without a page */
+    uint64_t bytes;    /* counted in front of the last needed slot */
 };
 
-/* Of the reservation, the least that lies in front of so many unmapped slots in one run. */
+/* The fewest bytes in the reservation that lie in front of so many unmapped slots in one run. */
 static uint64_t least_in_front(const struct ms_pool *pool, const struct ms_segment *segment,
                                uint64_t needed) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
@@ -68,7 +68,7 @@ static uint64_t least_in_front(const struct ms_pool *pool, const struct ms_segme
     return reaches_on ? ms_least(least, run.bytes) : least;
 }
 
-/* The size of the pages in the reservation: a framework has one for each. */
+/* The size of the pages in the reservation: a framework has one reservation for each size. */
 static uint64_t page_bytes_of(const struct ms_pool *pool, const struct ms_segment *segment)
     MS_REQUIRES(ms_state_role)
 {
@@ -81,7 +81,8 @@ static uint64_t page_bytes_of(const struct ms_pool *pool, const struct ms_segmen
     return 0;
 }
 
-/* The pages that this thread's request has made and not mapped, and one more: in slots. */
+/* The slots of the pages that this thread's request has made and not mapped, and of one more
+ * page. */
 static uint64_t slots_to_map(const struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_state_role)
 {
     uint64_t all_bytes = bytes;
@@ -93,7 +94,8 @@ static uint64_t slots_to_map(const struct ms_pool *pool, uint64_t bytes) MS_REQU
     return all_bytes / pool->granule_bytes;
 }
 
-/* What a request that makes a page of `bytes` will use of what is free, wherever it maps it. */
+/* The free bytes that a request which makes a page of `bytes` will use, wherever it maps the
+ * page. */
 static uint64_t in_front(const struct ms_pool *pool, uint64_t bytes)
     MS_REQUIRES(ms_growth_role, ms_state_role)
 {
@@ -114,17 +116,17 @@ static uint64_t in_front(const struct ms_pool *pool, uint64_t bytes)
 
 /* ---- whether there is room */
 
-/* What the device lacks for a framework that uses the new page and all its fresh ones. Earmarked
- * room counts as there: the pages that it is kept for are fresh and counted, or not in use. */
+/* The bytes that the device lacks if the framework uses the new page and all its fresh ones.
+ * Earmarked room counts as available: its pages are fresh and counted, or not in use. */
 static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
     MS_REQUIRES(ms_growth_role)
 {
     ms_state_acquire(pool);
     uint64_t wanted = bytes + pool->count.fresh_unbacked_bytes;
-    /* What had to be allocated on the host is short of room on the device as well. */
+    /* Memory that had to be allocated on the host lacks room on the device as well. */
     if (pool->config.spill_limit_bytes == 0) {
         pool->count.front_bytes = in_front(pool, bytes);
-        /* Of the last page a request may use little: a granule is certain. */
+        /* A request may use little of its last page: only one granule is certain. */
         wanted += pool->count.host_backed_bytes +
                   ms_less(pool->count.front_bytes + pool->granule_bytes, bytes);
     }
@@ -138,7 +140,7 @@ static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
     return room < wanted ? wanted - room : 0;
 }
 
-/* Room that could be earmarked: what the budget has or would have of idle chunks, and the host. */
+/* Room that could be earmarked: free budget, bytes of idle chunks, and the host. */
 static uint64_t coverable(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t room = ms_budget_free_bytes(pool->config.budget) + ms_obligations_host_room(pool);
@@ -151,7 +153,7 @@ static bool has_room(struct ms_pool *pool, uint64_t bytes, bool *pending)
     return lacking(pool, bytes, pending) == 0 && coverable(pool, bytes) >= bytes;
 }
 
-/* Whether it could all be used; waits for work in flight if that may help. */
+/* Whether all of it could be used; waits for queued work if that may help. */
 static bool await_room(struct ms_pool *pool, uint64_t bytes, bool may_wait)
     MS_REQUIRES(ms_growth_role)
 {
@@ -178,7 +180,7 @@ static bool await_room(struct ms_pool *pool, uint64_t bytes, bool may_wait)
     return true;
 }
 
-/* Nothing stands behind it yet; room for it is found where idle chunks hold what could cover it. */
+/* Secures a page that nothing backs yet, and makes room if idle chunks hold what could cover it. */
 static ms_status_t secure_all(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t room = ms_budget_free_bytes(pool->config.budget);
@@ -190,13 +192,13 @@ static ms_status_t secure_all(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(
     return ms_obligations_secure(pool, bytes, true);
 }
 
-/* What cannot be had otherwise is made free by moving live memory to the host. */
+/* Spills live memory for the bytes that cannot be had otherwise. */
 static ms_status_t spill_for(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     bool pending = false;
     uint64_t missing = lacking(pool, bytes, &pending);
     uint64_t taken_bytes = 0;
-    /* What moves to the host is no longer there to cover anything. */
+    /* Host room that a spill uses can no longer cover obligations. */
     bool serves = missing > 0 && coverable(pool, bytes) >= bytes;
     ms_state_acquire(pool);
     uint64_t fresh_bytes = pool->count.fresh_bytes;
@@ -212,7 +214,8 @@ static ms_status_t spill_for(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(m
     return status == MS_OK ? secure_all(pool, bytes) : status;
 }
 
-/* Where holes are owed what only the host covers, the request may fill them too. */
+/* The request may also fill holes, so holes that only the host covers need device memory as
+ * well. */
 static bool covered_at_once(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     bool pending = false;

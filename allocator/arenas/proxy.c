@@ -2,10 +2,10 @@
 /* Pages of a framework that maps memory by itself: see proxy.h.
  *
  * A framework's reservation is a segment too, a foreign one: all of it is one range that no block
- * may have, and one arena. Its slots belong to the proxies mapped there; what stands behind them
- * lies in the slots as everywhere, so holes.c and holes_back.c take and back their granules as it
- * does a block's. While a proxy is mapped nowhere it keeps its chunks itself, and what it lacks is
- * an obligation all the same. */
+ * may have, and one arena. Its slots belong to the proxies mapped there, and have chunks as in
+ * every segment, so holes.c and holes_back.c take and back their granules as they do a block's. A
+ * proxy that is mapped nowhere keeps its chunks itself; its unbacked bytes are an obligation,
+ * too. */
 
 #include <pthread.h>
 
@@ -33,7 +33,7 @@ void ms_proxy_oblige(struct ms_pool *pool, const struct ms_proxy *proxy, uint64_
     }
 }
 
-/* ---- requests under way. State lock. */
+/* ---- current requests. State lock. */
 
 static void make_fresh(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRES(ms_state_role)
 {
@@ -102,7 +102,7 @@ static void give_chunks(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRE
 
 /* ---- creation */
 
-/* Chunks for all of it, new ones; one while memory is ample. */
+/* Makes new chunks for all of it; one chunk while memory is ample. */
 static ms_status_t make_chunks(struct ms_pool *pool, struct ms_proxy *proxy, const void *properties)
     MS_REQUIRES(ms_growth_role)
 {
@@ -122,7 +122,7 @@ static ms_status_t make_chunks(struct ms_pool *pool, struct ms_proxy *proxy, con
     return MS_OK;
 }
 
-/* Nothing stands behind it yet, or all of it. */
+/* Backs all of the new proxy, or nothing. */
 static ms_status_t fill_new(struct ms_pool *pool, struct ms_proxy *proxy, const void *properties,
                             bool may_wait) MS_REQUIRES(ms_growth_role)
 {
@@ -198,7 +198,7 @@ void ms_proxy_end_if_unused(struct ms_pool *pool, struct ms_proxy *proxy)
     ms_slab_give(&pool->proxies.slab, proxy);
 }
 
-/* ---- references, and what is known of one */
+/* ---- references, and the state of one proxy */
 
 void ms_proxy_retain(ms_pool_t *pool, ms_proxy_t *proxy)
 {
@@ -253,7 +253,7 @@ void ms_proxy_info(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out
     ms_growth_release(pool);
 }
 
-/* Where it is mapped. State lock. */
+/* Marks the granules that the proxy is mapped at. State lock. */
 static void set_pinned(struct ms_pool *pool, struct ms_proxy *proxy, bool pinned)
     MS_REQUIRES(ms_state_role)
 {
@@ -300,7 +300,7 @@ ms_status_t ms_proxy_pin(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_inf
     return status;
 }
 
-/* What lies on the host comes back first; what has no backing gets it with the new chunk. */
+/* Spilled parts come back first; unbacked parts get their backing with the new chunk. */
 static ms_status_t make_whole(struct ms_pool *pool, const struct ms_proxy *proxy)
     MS_REQUIRES(ms_growth_role)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where proxies are mapped: the framework's reservations, which are segments too, and what becomes
- * of a proxy's chunks when it is mapped and unmapped. proxy.c has the plan. */
+/* Maps and unmaps proxies in the framework's reservations, which are segments too, and moves their
+ * chunks between proxy and slots. proxy.c has the plan. */
 
 #include "allocator/arenas/arenas.h"
 #include "allocator/arenas/holes.h"
@@ -93,7 +93,7 @@ void ms_arenas_leave_segment(struct ms_pool *pool, struct ms_segment *segment)
     ms_granules_drop(pool, segment);
 }
 
-/* What an earlier mapping could not take off its addresses again leaves them now. */
+/* Unmaps chunks that an earlier call could not unmap. */
 static ms_status_t clear_stuck(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                                uint64_t slots) MS_REQUIRES(ms_growth_role)
 {
@@ -115,7 +115,8 @@ void ms_proxy_reservation_gone(ms_pool_t *pool, ms_addr_t base)
     for (uint64_t slot = 0; ours && slot < segment->slot_count; slot++) {
         ours = segment->proxies[slot] == NULL;
     }
-    /* What stays mapped keeps the device from giving the addresses back, and us from forgetting. */
+    /* While something stays mapped, the device cannot give the addresses back, so keep the
+     * segment. */
     ours = ours && clear_stuck(pool, segment, 0, segment->slot_count) == MS_OK;
     (void)ms_backing_release_spares(pool);
     ms_state_acquire(pool);
@@ -144,7 +145,7 @@ void ms_proxy_emit(struct ms_pool *pool, enum ms_event_kind kind, const struct m
                        });
 }
 
-/* The slots become the proxy's. State lock. */
+/* Gives the slots to the proxy. State lock. */
 static void settle_in(struct ms_pool *pool, struct ms_proxy *proxy, struct ms_segment *segment,
                       uint64_t slot) MS_REQUIRES(ms_state_role)
 {
@@ -174,7 +175,7 @@ static void move_out(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRES(m
     proxy->segment = NULL;
 }
 
-/* The chunk, mapped nowhere now, stays the proxy's, which is mapped at `slot` no more. */
+/* Gives the chunk, now mapped nowhere, to the proxy, which leaves `slot`. */
 static void take_along(struct ms_proxy *proxy, struct ms_chunk *chunk, uint64_t slot)
 {
     chunk->segment = NULL;
@@ -183,7 +184,7 @@ static void take_along(struct ms_proxy *proxy, struct ms_chunk *chunk, uint64_t 
     proxy->chunks = chunk;
 }
 
-/* Takes back what has been mapped of it: chunks that lie in slots return to its list. */
+/* Undoes a mapping: chunks in slots return to the proxy's list. */
 static void undo_map(struct ms_pool *pool, uint64_t slot, struct ms_proxy *proxy,
                      struct ms_chunk *mapped) MS_REQUIRES(ms_growth_role)
 {
@@ -191,7 +192,7 @@ static void undo_map(struct ms_pool *pool, uint64_t slot, struct ms_proxy *proxy
         struct ms_chunk *chunk = mapped;
         mapped = chunk->next;
         if (ms_backing_unmap(pool, &chunk, 1) != MS_OK) {
-            /* It is lost with its addresses, as any stuck chunk: an obligation from now on. */
+            /* It is lost with its addresses, as any stuck chunk, and an obligation from now on. */
             ms_backing_stick(pool, chunk);
             ms_state_acquire(pool);
             ms_proxy_oblige(pool, proxy, chunk->bytes, 0);
@@ -324,11 +325,11 @@ static ms_status_t device_unmap(struct ms_pool *pool, const struct ms_segment *s
                             (to - from) * pool->granule_bytes);
 }
 
-/* A call that undoes is made again so often before it is given up. */
+/* Tries of a call that undoes something. */
 enum { MAP_TRIES = 24 };
 
-/* Maps the chunks of a run again that the device has unmapped; what it refuses to, again and again,
- * is a hole. */
+/* Maps the chunks of a run again after the device unmapped them; gives up the slots of a chunk that
+ * it keeps refusing. */
 static void map_again(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to)
     MS_REQUIRES(ms_growth_role)
 {
@@ -357,7 +358,7 @@ static void map_again(struct ms_pool *pool, struct ms_segment *segment, uint64_t
     }
 }
 
-/* Unmaps what stands in the slots; all of it stays where the device refuses a part. */
+/* Unmaps the chunks of the slots; if the device refuses one, all stay mapped. */
 static ms_status_t unmap_slots(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                uint64_t to) MS_REQUIRES(ms_growth_role)
 {
@@ -377,7 +378,7 @@ static ms_status_t unmap_slots(struct ms_pool *pool, struct ms_segment *segment,
     return MS_OK;
 }
 
-/* The device has unmapped it: the proxy takes its chunks with it, or ends. */
+/* Ends the proxy's mapping: it takes its chunks along, or ends. */
 static void leave(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRES(ms_growth_role)
 {
     struct ms_segment *segment = proxy->segment;
@@ -405,8 +406,8 @@ static void leave(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRES(ms_g
     ms_state_release(pool);
 }
 
-/* Obligations to come, to proxies in the slots, that host chunks larger than a granule do not
- * cover. */
+/* Bytes of the slots on host chunks larger than a granule: these do not cover the obligations that
+ * the proxies there will have. */
 static uint64_t large_on_host(const struct ms_pool *pool, const struct ms_segment *segment,
                               uint64_t from, uint64_t to)
 {
@@ -421,7 +422,7 @@ static uint64_t large_on_host(const struct ms_pool *pool, const struct ms_segmen
     return bytes;
 }
 
-/* Whether [addr, addr + bytes) is whole proxies. */
+/* Checks that [addr, addr + bytes) is whole proxies. */
 static ms_status_t whole_proxies(const struct ms_pool *pool, const struct ms_segment *segment,
                                  uint64_t slot, uint64_t end)
 {
@@ -455,7 +456,8 @@ static ms_status_t unmap_proxies(struct ms_pool *pool, ms_addr_t addr, uint64_t 
     if (status == MS_OK) {
         uint64_t large_bytes = large_on_host(pool, segment, slot, end);
         if (large_bytes > 0) {
-            (void)ms_obligations_secure(pool, large_bytes, true); /* else with the next settling */
+            (void)ms_obligations_secure(pool, large_bytes, true); /* else the next settling does
+                                                                     it */
         }
         status = unmap_slots(pool, segment, slot, end);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What proxy.c and proxy_map.c share: a proxy, and what both change of it. */
+/* A proxy, and the changes to it that proxy.c and proxy_map.c share. */
 #ifndef MEMSHIM_ALLOCATOR_ARENAS_PROXY_STATE_H
 #define MEMSHIM_ALLOCATOR_ARENAS_PROXY_STATE_H
 
@@ -16,12 +16,12 @@ struct ms_proxy {
     struct ms_segment *segment;   /* where it is mapped; null: nowhere */
     uint64_t slot;                /* its first slot there */
     struct ms_chunk *chunks;      /* while mapped nowhere; chunk->slot counts from its beginning */
-    struct ms_proxy *prev, *next; /* of all there are */
+    struct ms_proxy *prev, *next; /* all proxies */
     unsigned references;
-    const void *properties; /* of a chunk for all of it */
+    const void *properties; /* for one chunk that backs all of it */
     bool pinned;
 
-    /* Of a request under way: see ms_proxies_tensor_allocated. State lock. */
+    /* Of a current request: see ms_proxies_tensor_allocated. State lock. */
     bool fresh;
     pthread_t maker;
     struct ms_proxy *fresh_prev, *fresh_next;
@@ -46,22 +46,22 @@ static inline uint64_t ms_proxy_chunk_bytes(const struct ms_chunk *chunk)
     return bytes;
 }
 
-/* Adds obligations, or removes them: the unbacked bytes of a proxy that is mapped nowhere. */
+/* Adds or removes obligations: the unbacked bytes of a proxy that is mapped nowhere. */
 void ms_proxy_oblige(struct ms_pool *pool, const struct ms_proxy *proxy, uint64_t more_bytes,
                      uint64_t fewer_bytes) MS_REQUIRES(ms_state_role);
 
-/* The request that it was made for is over. */
+/* Ends the proxy's freshness: its request is over. */
 void ms_proxy_fresh_no_more(struct ms_pool *pool, struct ms_proxy *proxy)
     MS_REQUIRES(ms_state_role);
 
-/* Ends one that nobody refers to and that is mapped nowhere. */
+/* Ends the proxy if it has no references and is mapped nowhere. */
 void ms_proxy_end_if_unused(struct ms_pool *pool, struct ms_proxy *proxy)
     MS_REQUIRES(ms_growth_role);
 
-/* The reservation that all of [addr, addr + bytes) lies in; null where there is none. */
+/* The reservation that holds all of [addr, addr + bytes); null: there is none. */
 struct ms_segment *ms_foreign_of(const struct ms_pool *pool, ms_addr_t addr, uint64_t bytes);
 
-/* An event of a proxy that is mapped. */
+/* Emits an event of a mapped proxy. */
 void ms_proxy_emit(struct ms_pool *pool, enum ms_event_kind kind, const struct ms_proxy *proxy)
     MS_REQUIRES(ms_state_role);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds optimizer state among what lives: see states.h. */
+/* Finds optimizer state in live memory: see states.h. */
 #include "allocator/arenas/states.h"
 #include "allocator/arenas/arena.h"
 #include "allocator/arenas/arenas.h"
@@ -12,7 +12,7 @@ static bool optimizers(const struct ms_pool *pool, uint32_t site)
     return pool->config.is_optimizers(pool->config.sites, site);
 }
 
-/* ---- the youngest that are not an optimizer's, whether they still live or not */
+/* ---- the youngest allocations that are not an optimizer's, live or not */
 
 static void note_block(struct ms_pool *pool, const struct ms_range *range)
     MS_REQUIRES(ms_state_role)

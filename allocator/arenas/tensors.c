@@ -11,7 +11,7 @@ enum {
 
 /* ---- hashed */
 
-/* An emptied slot stays empty: whatever belongs before it has moved through it. */
+/* An emptied slot stays empty: every entry that belongs before it has passed through it. */
 static void move_some(struct ms_tensors *tensors)
 {
     struct ms_table *old = &tensors->old;
@@ -28,7 +28,8 @@ static void move_some(struct ms_tensors *tensors)
     }
 }
 
-/* Twice as large. A host without memory only means longer searches, while there is room at all. */
+/* Doubles the table. If the host has no memory, searches only take longer, while there is room at
+ * all. */
 static bool grow(struct ms_tensors *tensors)
 {
     struct ms_table larger;
@@ -136,7 +137,7 @@ static inline unsigned highest_bit(uint64_t word)
     return 63 - (unsigned)__builtin_clzll(word);
 }
 
-/* The highest mark of the summary's bit. False: all that it stood for is gone. */
+/* The highest mark that the summary's bit stands for. False: they are all gone. */
 static bool highest_of_bit(const struct ms_segment *segment, uint64_t slot, uint64_t bit,
                            uint64_t *out)
 {
@@ -151,7 +152,7 @@ static bool highest_of_bit(const struct ms_segment *segment, uint64_t slot, uint
     return false;
 }
 
-/* The highest mark in the words of the granule before those of the bit. */
+/* The highest mark in the granule's words before those of the bit. */
 static bool last_mark_before(const struct ms_segment *segment, uint64_t slot, uint64_t bit,
                              uint64_t *out)
 {
@@ -174,7 +175,7 @@ static bool last_mark_before(const struct ms_segment *segment, uint64_t slot, ui
     }
 }
 
-/* The highest mark at or below `at` in the granule of it. False: there is none. */
+/* The highest mark at or below `at` in its granule. False: there is none. */
 static inline bool last_mark(const struct ms_segment *segment, uint64_t at, uint64_t *out)
 {
     uint64_t word = at / 64;
@@ -191,7 +192,7 @@ static inline bool last_mark(const struct ms_segment *segment, uint64_t at, uint
                             at >> ms_marks_bit_shift(segment) & 255, out);
 }
 
-/* Likewise over granules, down to the mark `floor`. */
+/* Likewise over several granules, down to the mark `floor`. */
 static bool last_mark_down_to(const struct ms_segment *segment, uint64_t floor, uint64_t at,
                               uint64_t *out)
 {
@@ -205,13 +206,14 @@ static bool last_mark_down_to(const struct ms_segment *segment, uint64_t floor, 
     return *out >= floor;
 }
 
-/* ---- what all that is for */
+/* ---- overlap */
 
 bool ms_marks_overlap(const struct ms_segment *segment, const struct ms_spot *spot)
 {
     const uint64_t first = ms_begin_mark(spot->first);
     uint64_t last = ms_end_mark(spot->last), found = 0;
-    /* In all granules but its first, whatever begins or reaches there in time is in the way. */
+    /* In all granules but the first, any tensor that begins or reaches there within the range
+     * overlaps. */
     for (uint64_t slot = spot->last_slot; slot > spot->first_slot; slot--) {
         if (segment->granules[slot].spanned || last_mark(segment, last, &found)) {
             return true;
@@ -224,11 +226,11 @@ bool ms_marks_overlap(const struct ms_segment *segment, const struct ms_spot *sp
     if (!last_mark(segment, last, &found)) {
         return segment->granules[spot->first_slot].spanned;
     }
-    /* Inside the range, or the beginning of one that has not ended before it. */
+    /* It lies inside the range, or is the beginning of a tensor that has not ended before it. */
     return found >= first || found % 2 == 0;
 }
 
-/* Inside a unit only the bytes themselves tell. */
+/* Within one unit only the exact bytes decide. */
 static bool bytes_overlap(const struct ms_tensors *tensors, const struct ms_segment *segment,
                           ms_addr_t addr, uint64_t bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What adding and taking a tensor runs through, for arena.c, which has it inlined: where the tensor
- * lies is found out once, and used by the index and by the granules. tensors.c has the rest. */
+/* The hot path of adding and removing a tensor, inlined into arena.c: it computes the tensor's
+ * place once, for both the index and the granules. tensors.c has the rest. */
 #ifndef MEMSHIM_ALLOCATOR_ARENAS_TENSORS_HOT_H
 #define MEMSHIM_ALLOCATOR_ARENAS_TENSORS_HOT_H
 
@@ -8,8 +8,8 @@
 #include "allocator/backing/granules.h"
 #include "allocator/space/segment.h"
 
-/* Where a range lies in its segment: its first and its last byte, from the segment's base, and the
- * granules of these two. */
+/* A range's place in its segment: its first and its last byte, from the segment's base, and their
+ * granules. */
 struct ms_spot {
     uint64_t first, last;
     uint64_t first_slot, last_slot;
@@ -24,9 +24,9 @@ static inline struct ms_spot ms_spot_of(const struct ms_segment *segment, ms_add
     return (struct ms_spot){first, last, first >> shift, last >> shift};
 }
 
-/* ---- marks: even ones where a tensor begins, odd ones at its last unit, so that they take turns.
- * Counted through the segment; in each granule a summary has a bit for each word, or, where
- * granules are large, for a few words. */
+/* ---- marks: even ones at a tensor's beginning, odd ones at its last unit, so that they alternate.
+ * They are numbered through the segment. Each granule has a summary with a bit for each word, or
+ * for a few words if granules are large. */
 
 static inline uint64_t ms_begin_mark(uint64_t first)
 {
@@ -38,7 +38,7 @@ static inline uint64_t ms_end_mark(uint64_t last)
     return last / MS_TENSOR_UNIT_BYTES * 2 + 1;
 }
 
-/* What a mark's number is shifted by to get the granule, and the bit in its summary. */
+/* Shifts of a mark's number that give the granule, and the bit in its summary. */
 static inline unsigned ms_marks_granule_shift(const struct ms_segment *segment)
 {
     return segment->granule_shift - 7;
@@ -58,13 +58,13 @@ static inline void ms_mark(struct ms_segment *segment, uint64_t slot, uint64_t a
 }
 
 /* The summary's bit stays until a search finds nothing behind it: most tensors begin and end where
- * others did. */
+ * earlier ones did. */
 static inline void ms_unmark(struct ms_segment *segment, uint64_t at)
 {
     segment->marks[at / 64] &= ~((uint64_t)1 << (at % 64));
 }
 
-/* The granules that the tensor reaches but does not begin in. */
+/* Notes the granules that the tensor reaches but does not begin in. */
 static inline void ms_span(struct ms_segment *segment, const struct ms_spot *spot, bool spanned)
 {
     for (uint64_t slot = spot->first_slot; slot < spot->last_slot;) {
@@ -97,18 +97,18 @@ static inline void ms_tensors_put(struct ms_table *table, const struct ms_tensor
     table->used++;
 }
 
-/* Room for one more in the table, while half of it is used or an old one moves over. False: the
- * host is out of memory. */
+/* Makes room for one more in the table, once half of it is used or while an old one is being moved.
+ * False: the host is out of memory. */
 bool ms_tensors_make_room(struct ms_tensors *tensors);
 
-/* What is not hashed, or was not when it was added. */
+/* For tensors that are not hashed, or were not when they were added. */
 bool ms_tensors_tree_overlap(const struct ms_tensors *tensors, ms_addr_t addr, uint64_t bytes);
 ms_status_t ms_tensors_add_to_tree(struct ms_tensors *tensors, const struct ms_segment *segment,
                                    const struct ms_tensor *tensor);
 bool ms_tensors_take_from_tree(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out);
 
-/* MS_ERR_INVALID: a live tensor touches its range. MS_ERR_NO_MEMORY: the host is out of memory. The
- * spot is of the tensor's range, where there is a segment. */
+/* MS_ERR_INVALID: a live tensor touches its range. MS_ERR_NO_MEMORY: the host is out of memory.
+ * With a segment, *spot is the place of the tensor's range. */
 static inline __attribute__((always_inline)) ms_status_t
 ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment, const struct ms_spot *spot,
                const struct ms_tensor *tensor)
@@ -135,8 +135,8 @@ ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment, const str
     return MS_OK;
 }
 
-/* Takes the one that begins at addr out and copies it to *out; *spot is that of its range, where
- * there is a segment. False: none does. */
+/* Removes the tensor that begins at addr and copies it to *out; with a segment, *spot becomes the
+ * place of its range. False: there is none. */
 static inline __attribute__((always_inline)) bool
 ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_t addr,
                 struct ms_tensor *out, struct ms_spot *spot)
@@ -151,7 +151,7 @@ ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_
         }
     }
     if (__builtin_expect(tensor == NULL, 0)) {
-        /* Also one that was allocated before its segment was known. */
+        /* Finds it even if it was allocated before its segment was known. */
         const bool found = ms_tensors_take_from_tree(tensors, addr, out);
         if (found && segment != NULL) {
             *spot = ms_spot_of(segment, addr, out->bytes);
