@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the forecast says of the pool's memory: see ahead.h.
+/* Applies the forecast to the pool's memory: see ahead.h.
  *
- *   down   what is used last goes first; and at once as much as the rest of the step will want,
- *          which is how much more will live at its fullest than lives now
- *   up     what is used next comes first, once its use is near; but only what need not go again
- *          before it is used. One standstill for all that may come by then. What nobody knows a
- *          next use of comes when there is room for it all through a step */
+ *   down   the memory that is used last goes first; and at once as much as the rest of the step
+ * will need, which is the step's largest live bytes less the bytes that live now up     the memory
+ * that is used next comes first, once its use is near; but only if it need not go again before. One
+ * standstill for all that may come by then. Memory without a known next use comes when there is
+ * room for it all through a step */
 #include "allocator/spill/ahead.h"
 #include "allocator/arenas/arenas.h"
 #include "allocator/backing/granules.h"
@@ -16,17 +16,17 @@
 #include "allocator/space/tiling.h"
 #include "allocator/spill/forecast.h"
 
-/* Near is within this part of a step; looked for as often. */
+/* A use within this part of a step is near. Predictions are this part of a step apart. */
 enum { NEAR_PART = 24, PREDICTION_PART = 48 };
 
-/* On the device, and nothing lives there; or not taken from it yet. */
+/* Memory on the device where nothing lives, and device memory that the pool may still take. */
 static uint64_t idle_bytes(const struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 {
     return pool->count.free_bytes + pool->count.quiet_granules * pool->granule_bytes +
            ms_budget_free_bytes(pool->config.budget);
 }
 
-/* ---- how much too much was spilled: memory packs more tightly when it is short */
+/* ---- how many bytes too many were spilled: memory packs more tightly when it is short */
 
 static void learn_trim(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 {
@@ -59,7 +59,7 @@ static void hear(struct ms_pool *pool, const struct ms_event *event) MS_REQUIRES
         break;
     case MS_EVENT_BLOCK_FREE:
         if (event->aux != 0) {
-            return; /* it was forgotten when it became an arena */
+            return; /* the forecast forgot it when it became an arena */
         }
         /* fall through */
     case MS_EVENT_BLOCK_ARENA:
@@ -166,7 +166,7 @@ void ms_ahead_use(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t ad
     }
 }
 
-/* What is known of one live allocation, for the slots that it touches. */
+/* Notes the next use of one live allocation on the slots that it touches. */
 static void predict_allocation(struct ms_pool *pool, const struct ms_foretold *allocation)
     MS_REQUIRES(ms_state_role)
 {
@@ -190,7 +190,7 @@ static void predict_allocation(struct ms_pool *pool, const struct ms_foretold *a
 void ms_ahead_predict(struct ms_pool *pool)
 {
     const struct ms_forecast *forecast = &pool->ahead.forecast;
-    pool->ahead.prediction++; /* what an earlier one found does not count */
+    pool->ahead.prediction++; /* results of earlier predictions do not count */
     for (uint64_t number = ms_forecast_oldest(forecast); number <= forecast->last; number++) {
         const struct ms_foretold *allocation =
             &forecast->allocations[number % MS_FORECAST_ALLOCATIONS];
@@ -200,7 +200,7 @@ void ms_ahead_predict(struct ms_pool *pool)
     }
 }
 
-/* Of a slot on which something lives that the last step has no like of. */
+/* The next use of a slot with something live on it that has no like in the last step. */
 static uint64_t next_use_of_older(const struct ms_pool *pool, const struct ms_heat *heat)
     MS_REQUIRES(ms_growth_role, ms_state_role)
 {
@@ -238,7 +238,7 @@ uint64_t ms_ahead_more_bytes(struct ms_pool *pool, const struct ms_spill_need *n
     struct ms_ahead *ahead = &pool->ahead;
     const struct ms_forecast *forecast = &ahead->forecast;
     uint64_t most = ms_forecast_need(forecast, ms_forecast_step_end(forecast));
-    most += pool->granule_bytes; /* what lies idle in one that is partly used */
+    most += pool->granule_bytes; /* idle bytes in a granule that is partly used */
     uint64_t more = ms_less(ms_less(most, ahead->live_bytes + need->born_bytes), ahead->trim_bytes);
     ahead->again_bytes += ahead->spills > 0 ? need->bytes + more : 0;
     ahead->spills++;
@@ -246,8 +246,8 @@ uint64_t ms_ahead_more_bytes(struct ms_pool *pool, const struct ms_spill_need *n
     return more;
 }
 
-/* How much of what lives will have to be on the host at a time until the tick, if the pool holds as
- * much as it could. What is reserved and holds nothing is as good as free: holes give way. */
+/* How many live bytes will have to be on the host at a time until the tick, if the pool holds as
+ * much as it could. Reserved memory where nothing lives counts as free: holes give way. */
 static uint64_t must_stay(struct ms_pool *pool, uint64_t until) MS_REQUIRES(ms_state_role)
 {
     const struct ms_pool_counters *count = &pool->count;
@@ -259,15 +259,15 @@ static uint64_t must_stay(struct ms_pool *pool, uint64_t until) MS_REQUIRES(ms_s
     return ms_less(most + waste, room);
 }
 
-/* From one look to the next, in ticks. */
+/* The time between predictions, in ticks. */
 static uint64_t pause_of(const struct ms_forecast *forecast)
 {
     uint64_t pause = forecast->period / PREDICTION_PART;
     return pause > 0 ? pause : 1;
 }
 
-/* What came back and soon had to go again stays. But optimizer state costs something in every step:
- * it comes once a step had room for it. */
+/* Whether the memory stays on the host, because it came back and soon had to go again. Optimizer
+ * state does not: it costs something in every step, and comes once a step had room for it. */
 static bool stays(const struct ms_pool *pool, const struct ms_victim *victim)
     MS_REQUIRES(ms_growth_role)
 {

@@ -10,8 +10,8 @@ static uint64_t rank_lru(void *ctx, const struct ms_spill_candidate *candidate)
 
 const struct ms_spill_choice ms_spill_choice_lru = {.rank = rank_lru};
 
-/* What has not been used for long will not be for as long; an optimizer's state not before all the
- * rest was. */
+/* Assumes that memory which was not used for long will not be used for as long again; and optimizer
+ * state not before all other memory was used. */
 static uint64_t rank_predict(void *ctx, const struct ms_spill_candidate *candidate)
 {
     if (candidate->state) {

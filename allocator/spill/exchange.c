@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* New chunks take the place of old ones, under the same addresses, while the device stands still.
+/* Puts new chunks in the place of old ones, under the same addresses, while the device stands
+ * still.
  *
- * Both hold the contents during the exchange. So where a step fails, either will do: what was begun
- * is gone on with, and where that fails too, it is undone, and so on in turn until one of them is
- * mapped and accessible. A device that refuses all that has failed more often on end than a call
- * that is made again explains. What it leaves without its contents is recorded (MS_EVENT_LOST), and
- * nothing is moved any more. */
+ * Both hold the contents during the exchange, so either will do when a step fails. The exchange
+ * then tries to go on; if that fails too, to go back; and so on in turn until one of them is mapped
+ * and accessible. A device that refuses all of that has failed too often in a row for retries to
+ * help. MS_EVENT_LOST then records the addresses without contents, and nothing moves any more. */
 #include "allocator/spill/exchange.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/victims.h"
 #include "allocator/pool_state.h"
 #include "allocator/spill/move.h"
 
-/* Each turn is at least two calls: enough for forty refusals on end. */
+/* Each turn makes at least two calls: enough for forty refusals in a row. */
 enum { TURNS = 24 };
 
-/* The fewest chunks that can change places by themselves: some old ones, and new ones for the same
- * slots. Both linked by `next`, in the order of their slots; mapped where they have a segment. */
+/* The smallest set of chunks that can be exchanged by itself: some old ones, and new ones for the
+ * same slots. Both linked by `next`, in the order of their slots; a chunk with a segment is
+ * mapped. */
 struct group {
     struct ms_segment *segment;
     uint64_t slot, end;
     struct ms_chunk *old, *fresh;
-    uint64_t spilled; /* a bit for each old one: unmapping takes the note away */
+    uint64_t spilled; /* a bit for each old chunk that counts as spilled: unmapping clears the
+                         chunk's own flag */
 };
 
 static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *chunk)
@@ -29,9 +31,9 @@ static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *c
     return chunk->bytes / pool->granule_bytes;
 }
 
-/* ---- one group: on, or back */
+/* ---- one group: forward, or back */
 
-/* Takes those that are mapped off their slots, neighbours in one call. */
+/* Unmaps those that are mapped, neighbours in one call. */
 static bool take_off(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(ms_growth_role)
 {
     while (list != NULL) {
@@ -55,7 +57,7 @@ static bool take_off(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(ms
     return true;
 }
 
-/* Maps those that are not. */
+/* Maps those that are not mapped. */
 static bool put(struct ms_pool *pool, const struct group *group, struct ms_chunk *list)
     MS_REQUIRES(ms_growth_role)
 {
@@ -79,7 +81,7 @@ static bool go_back(struct ms_pool *pool, const struct group *group) MS_REQUIRES
     return take_off(pool, group->fresh) && put(pool, group, group->old);
 }
 
-/* ---- what becomes of the chunks */
+/* ---- the chunks afterwards */
 
 static void note_spilled(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
 {
@@ -105,7 +107,7 @@ static void note_spilled_again(struct ms_pool *pool, struct ms_chunk *chunk)
     }
 }
 
-/* The new ones stand: the old ones are spares. */
+/* The new chunks are in place: the old ones become spares. */
 static void went_on(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
 {
     for (struct ms_chunk *chunk = group->fresh; chunk != NULL; chunk = chunk->next) {
@@ -127,7 +129,7 @@ static void went_back(struct ms_pool *pool, const struct group *group) MS_REQUIR
     ms_backing_add_spares(pool, group->fresh);
 }
 
-/* What stands and can be reached stays; true: this one does. */
+/* Keeps a chunk that is mapped and accessible. False: it is not, and became a spare or stuck. */
 static bool keep(struct ms_pool *pool, const struct group *group, struct ms_chunk *chunk)
     MS_REQUIRES(ms_growth_role)
 {
@@ -146,7 +148,7 @@ static bool keep(struct ms_pool *pool, const struct group *group, struct ms_chun
     return false;
 }
 
-/* Neither can be had. */
+/* Neither side can be mapped whole: keeps the chunks that can be. */
 static void give_up(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_growth_role)
 {
     pool->moving.broken = true;
@@ -171,7 +173,7 @@ static void give_up(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_gr
     }
 }
 
-/* Each group by itself ends up where it can be. Whether that is on the new chunks. */
+/* Goes forward or back with one group until one side is in place. True: the new chunks are. */
 static bool settle(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_growth_role)
 {
     for (int turn = 0; turn < TURNS; turn++) {
@@ -190,7 +192,7 @@ static bool settle(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_gro
 
 /* ---- a piece */
 
-/* Passes a chunk of a list; how many slots it has. */
+/* Moves past a chunk of a list; returns its number of slots. */
 static uint64_t pass(const struct ms_pool *pool, struct ms_chunk ***link)
 {
     struct ms_chunk *chunk = **link;
@@ -225,7 +227,7 @@ static struct group next_group(const struct ms_pool *pool, struct ms_segment *se
     return group;
 }
 
-/* The new ones where the old ones were, which have left. */
+/* Maps the new chunks in the place of the old ones, which are unmapped. */
 static ms_status_t put_all(struct ms_pool *pool, struct ms_segment *segment, uint64_t first,
                            struct ms_chunk *fresh) MS_REQUIRES(ms_growth_role)
 {
@@ -277,7 +279,7 @@ ms_status_t ms_exchange(struct ms_pool *pool, const struct ms_piece *piece, enum
     struct ms_chunk *fresh = piece->fresh;
     status = put_all(pool, segment, first, fresh);
     if (status != MS_OK) {
-        /* A device may not like a chunk at two addresses. */
+        /* The device may refuse a chunk at two addresses. */
         (void)ms_move_unstage(pool, piece->staged_from, piece->staged_to);
     }
     for (uint64_t slot = first; slot < end;) {

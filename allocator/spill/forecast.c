@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Foretelling from the last step: see forecast.h.
+/* Foretells from the last step: see forecast.h.
  *
- * Finding steps: a few keys in a row are a place in the order of allocations. In a step that goes
- * as the last one did, most places come again after as many allocations as a step has; those that
- * come more often (one layer is like the next) come again sooner. So a step begins where a place
- * comes again after as long as any lately did, and so long after the last step began. */
+ * Finding steps: a few keys in a row identify a place in the order of allocations. If steps are
+ * alike, most places come again after a step's number of allocations; places that a step has
+ * several times (one layer is like the next) come again sooner. So a step begins at a place that
+ * comes again after the longest gap of late, if the last step began at least that long ago. */
 #include "allocator/spill/forecast.h"
 
 #include "allocator/base/containers/slab.h"
 
 enum {
-    LEAST_GAP = 32,   /* allocations: what comes again sooner is no step */
-    MOST_SKIPPED = 8, /* allocations of the last step that this one may be without */
-    /* Where to look for the place again, once it is lost: around the last one that was known. */
+    LEAST_GAP = 32,   /* allocations: a place that comes again sooner marks no step */
+    MOST_SKIPPED = 8, /* allocations of the last step that this one may leave out */
+    /* How far to look for the place after losing it: around the last known one. */
     LOST_BEHIND = 64,
     LOST_AHEAD = 256,
     ENOUGH_MET = 32
@@ -65,13 +65,13 @@ static bool known(const struct ms_forecast *forecast, uint64_t number)
 
 /* ---- steps */
 
-/* Enough of the allocations have a like for the others to be expected as they were. */
+/* Whether enough allocations have a like that the others can be expected to repeat, too. */
 static bool mostly_met(const struct ms_forecast *forecast)
 {
     return forecast->met >= 3 * forecast->missed;
 }
 
-/* The step that ends here began after the allocation `before`. */
+/* Begins a step after the allocation `before`. */
 static void begin_step(struct ms_forecast *forecast, uint64_t before)
 {
     bool whole = known(forecast, before + 1) && before < forecast->last;
@@ -90,7 +90,7 @@ static void begin_step(struct ms_forecast *forecast, uint64_t before)
 void ms_forecast_step(struct ms_forecast *forecast)
 {
     if (!forecast->explicit_steps) {
-        /* What came before the first one said so may have been half a step. */
+        /* Allocations before the first reported step may have been half a step. */
         forecast->explicit_steps = true;
         forecast->steps = 0;
         forecast->step = forecast->last;
@@ -100,7 +100,8 @@ void ms_forecast_step(struct ms_forecast *forecast)
     }
 }
 
-/* A place in the order of allocations, seen last at the allocation `before` (0: never). */
+/* Handles a place in the order of allocations that was last seen at the allocation `before` (0:
+ * never). */
 static void find_step(struct ms_forecast *forecast, uint64_t before)
 {
     uint64_t since = forecast->last - forecast->step;
@@ -130,13 +131,13 @@ static inline bool same_key(uint64_t a, uint64_t b)
     return (a ^ b) << (64 - KEY_BITS) == 0;
 }
 
-/* The same few allocations end here. */
+/* Whether both rows end with the same few allocations. */
 static inline bool same_place(uint64_t a, uint64_t b)
 {
     return (a ^ b) << (64 - PLACE_KEYS * KEY_BITS) == 0;
 }
 
-/* The number of the place in the step before, the nearest to `next`; 0: it is not there. */
+/* The number of that place in the step before, the nearest to `next`; 0: it is not there. */
 static uint64_t find_place(const struct ms_forecast *forecast, uint64_t row, uint64_t next)
 {
     for (uint64_t away = 0; away < LOST_AHEAD; away++) {
@@ -205,7 +206,7 @@ void ms_forecast_freed(struct ms_forecast *forecast, uint64_t id)
     }
 }
 
-/* ---- what comes */
+/* ---- foretelling */
 
 bool ms_forecast_knows(const struct ms_forecast *forecast)
 {
@@ -236,7 +237,7 @@ uint64_t ms_forecast_next_use(const struct ms_forecast *forecast,
 
 void ms_heat_use(const struct ms_forecast *forecast, struct ms_heat *heat)
 {
-    /* Uses in a row are one, at the time of the first. */
+    /* Uses in close succession count as one, at the time of the first. */
     if (heat->used[0] != 0 && forecast->tick - heat->used[0] <= forecast->period / 64) {
         return;
     }
@@ -251,7 +252,8 @@ uint64_t ms_heat_next_use(const struct ms_forecast *forecast, const struct ms_he
     uint64_t soonest = MS_NEVER;
     uint64_t oldest = heat->used[MS_HEAT_USES - 1];
     if (oldest != 0 && oldest + forecast->period > forecast->tick) {
-        /* Used more often than is remembered: again as soon as it used to be. */
+        /* Used more often than there is room to remember: its usual interval foretells the next
+         * use. */
         soonest = forecast->tick + (heat->used[0] - oldest) / (MS_HEAT_USES - 1);
     }
     for (int k = 0; k < MS_HEAT_USES && heat->used[k] != 0; k++) {
@@ -267,8 +269,8 @@ uint64_t ms_heat_next_use(const struct ms_forecast *forecast, const struct ms_he
     return soonest;
 }
 
-/* The most of the allocations (from, to], of which `from` is as far as this step has come at the
- * tick `now`, and those until then. */
+/* The largest occupied bytes of the allocations (from, to] until the tick `until`. At the tick
+ * `now`, this step has come as far as `from`. */
 static uint64_t most_between(const struct ms_forecast *forecast, uint64_t from, uint64_t to,
                              uint64_t now, uint64_t begin, uint64_t until)
 {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contents move to other chunks, under the same addresses.
+/* Moves contents to other chunks, under the same addresses.
  *
- *   stage      the chunks that they move to are mapped at addresses of the pool's own, while
- *              everything runs on
- *   halt       nothing touches memory any more
- *   copy       from where it lies to the staged chunks, some pieces ahead
- *   exchange   once a piece is copied, and while the next ones are: the old chunks leave their
- *              addresses and the new ones are mapped in their place, once more
+ *   stage      map the chunks that they move to at addresses of the pool's own, while everything
+ *              runs on
+ *   halt       stop all work that touches memory
+ *   copy       to the staged chunks, some pieces ahead
+ *   exchange   once a piece is copied, and while the next ones are: unmap the old chunks and map
+ *              the new ones in their place, a second time
  *   resume
- *   unstage    the new chunks leave the addresses that they were staged at
+ *   unstage    unmap the new chunks from the addresses that they were staged at
  *
  * Until a piece's own exchange (exchange.c) nothing about it has changed.
  *
- * What the device waits for is the longer of copy and exchange (docs/performance.md has the floor).
- * On an H200 (tests/gpu) 32 MiB take 616 us on the bus. On their way down sixteen chunks of 2 MiB
- * are unmapped (348) and one of 32 MiB on the host gets access (540); on their way up one is
- * unmapped (157) and sixteen get access (519), or two of 16 MiB (60). The driver works chunk by
- * chunk, so one call for several saves next to nothing, and chunks are large where what lies on
- * them comes and goes together: those on the host, and those that it comes back to.
+ * The device waits for the longer of copy and exchange (docs/performance.md has the floor). On an
+ * H200 (tests/gpu) 32 MiB take 616 us on the bus. On the way down the device unmaps sixteen chunks
+ * of 2 MiB (348) and gets access to one of 32 MiB on the host (540). On the way up it unmaps one
+ * (157) and gets access to sixteen (519), or to two of 16 MiB (60). The driver works chunk by
+ * chunk, so one call for several saves next to nothing. So chunks are large if their contents come
+ * and go together: those on the host, and those that contents come back to.
  *
- * Access is given behind the part of a copy that is under way, so copies go in small parts
- * (device_ops.h); to map and to unmap wait for none. */
+ * Access is given after the part of a copy that is under way, so copies go in small parts
+ * (device_ops.h); mapping and unmapping wait for none. */
 #include "allocator/spill/move.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/granules.h"
@@ -33,15 +33,16 @@
 #include "allocator/space/tiling.h"
 #include "allocator/spill/exchange.h"
 
-/* Copied and exchanged at once. The first ones are smaller: nothing is exchanged before one of them
- * is copied. So many are copied ahead. */
+/* The bytes that are copied and exchanged at once. The first pieces are smaller: no exchange can
+ * begin before a piece is copied. So many pieces are copied ahead. */
 #define FIRST_PIECE_BYTES ((uint64_t)8 << 20)
 #define PIECE_BYTES       ((uint64_t)32 << 20)
 enum { PIECES_AHEAD = 4, PIECES_OF_A_SIZE = 2 };
 
-/* What comes back lies on chunks of at most so much, and of this part of the cap: no part of one
- * can be had once some of what lay on it is gone. Bytes moved over the least possible, and device
- * chunks made, of `memshim replay --spill` on recorded steps at 0.85 of their need:
+/* Contents come back to chunks of at most this size, and at most this part of the cap: a chunk
+ * cannot be given up in part once some of its contents are freed. Bytes moved over the least
+ * possible, and device chunks made, of `memshim replay --spill` on recorded steps at 0.85 of their
+ * need:
  *
  *     at most     GPT             U-Net           mixture of experts
  *     2 MiB       1.019  10174    1.091   1778    1.125  5063
@@ -53,11 +54,11 @@ enum { LARGEST_DEVICE_PART = 64 };
 
 enum { UNSTAGE_TRIES = 48 };
 
-/* A rest is at most this many times what the refusal took, and never longer than this. */
+/* The longest rest: in multiples of the time that the refusal took, and in all. */
 enum { REST_MOST = 4 };
 #define REST_LONGEST_NS ((uint64_t)10000000000)
 
-/* What is not needed to serve a request waits no longer for a standstill. */
+/* The longest wait for a standstill that no request needs. */
 #define HALT_UNNEEDED_NS ((uint64_t)5000000000)
 
 static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *chunk)
@@ -76,8 +77,8 @@ static uint64_t run_bytes(struct ms_chunk *const *run, size_t count)
 
 /* A sorted list in pieces. */
 struct pieces {
-    struct ms_chunk *list; /* what is left */
-    unsigned number;       /* of the next one */
+    struct ms_chunk *list; /* the rest of the list */
+    unsigned number;       /* of the next piece */
     struct ms_chunk *run[MS_RUN_CHUNKS];
     size_t count;
     uint64_t bytes;
@@ -98,7 +99,7 @@ static bool next_piece(const struct ms_pool *pool, struct pieces *pieces)
 
 /* ---- staging */
 
-/* As many addresses as could ever be wanted, once: they cost nothing. */
+/* Reserves, once, as many addresses as could ever be needed: they cost nothing. */
 static ms_status_t reserve_staging(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     if (pool->moving.staging != NULL) {
@@ -125,8 +126,8 @@ bool ms_move_unstage(struct ms_pool *pool, uint64_t from, uint64_t to)
     return all;
 }
 
-/* All that is staged leaves its addresses: nothing else can be done with it until then. What a
- * device will not unmap that has refused it so often stays, and is tried again the next time. */
+/* Unmaps all staged chunks from the staging segment: they cannot be used for anything else before.
+ * A chunk that the device keeps refusing to unmap stays, for another try the next time. */
 static bool clear_staging(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     struct ms_moving *moving = &pool->moving;
@@ -158,7 +159,7 @@ ms_status_t ms_move_need_staging(struct ms_pool *pool, uint64_t bytes)
     return status;
 }
 
-/* Whether what lies on both granules of an arena comes and goes together: one tensor and nothing
+/* Whether the contents of both granules of an arena come and go together: one tensor and nothing
  * else, or optimizer state, which stays. State lock. */
 static bool joined(const struct ms_granule *a, const struct ms_granule *b)
 {
@@ -166,8 +167,8 @@ static bool joined(const struct ms_granule *a, const struct ms_granule *b)
            ((a->states && b->states) || (a->tensors == 1 && b->tensors == 1 && b->spanned));
 }
 
-/* The end of the slots from `from` on, up to `to`, that one large chunk could stand behind: those
- * of one block, or what comes and goes together in an arena, and no more than one page. */
+/* The end of the slots from `from` on, up to `to`, that one large chunk may back: those of one
+ * block, or of memory in an arena that comes and goes together, and at most one page. */
 static uint64_t end_together(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                              uint64_t to)
 {
@@ -189,8 +190,8 @@ static uint64_t end_together(struct ms_pool *pool, struct ms_segment *segment, u
     return end < to ? end : to;
 }
 
-/* A chunk for so many bytes, or fewer: a part of a large one cannot be had, so where there is no
- * room for it a small one does. */
+/* Gets a chunk of `bytes`, or a smaller one if there is no room: a large chunk cannot be had in
+ * part. */
 static ms_status_t new_chunk(struct ms_pool *pool, uint64_t bytes, enum ms_location where,
                              struct ms_chunk **out) MS_REQUIRES(ms_growth_role)
 {
@@ -206,8 +207,8 @@ static ms_status_t new_chunk(struct ms_pool *pool, uint64_t bytes, enum ms_locat
     return ms_backing_chunk_make(pool, pool->granule_bytes, false, NULL, out);
 }
 
-/* For the slots from `from` on, of which so many are next to each other: a chunk of one granule, or
- * a larger one. *slots: how many it takes. */
+/* Stages a chunk for the slots from `from` on, up to `to`: of one granule, or a larger one. *slots:
+ * how many it covers. */
 static ms_status_t stage_one(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                              uint64_t to, enum ms_location where, uint64_t *slots)
     MS_REQUIRES(ms_growth_role)
@@ -243,7 +244,8 @@ static ms_status_t stage_piece(struct ms_pool *pool, const struct pieces *piece,
     return status;
 }
 
-/* New chunks for the sorted list, in its order, accessible at the first slots of what is staged. */
+/* Stages new chunks for the sorted list, in its order, accessible at the first slots of the staging
+ * segment. */
 static ms_status_t stage(struct ms_pool *pool, struct ms_chunk *list, enum ms_location where)
     MS_REQUIRES(ms_growth_role)
 {
@@ -271,20 +273,20 @@ static ms_addr_t addr_of(const struct ms_pool *pool, const struct ms_chunk *chun
 ms_status_t ms_move_copy(struct ms_pool *pool, ms_addr_t to, ms_addr_t from, uint64_t bytes)
 {
     ms_status_t status = pool->ops->copy(pool->ops->ctx, to, from, bytes);
-    /* Also what was queued before one failed must be over. */
+    /* Copies that were queued before one failed must end, too. */
     ms_status_t waited = pool->ops->copy_wait(pool->ops->ctx, 0);
     return status != MS_OK ? status : waited;
 }
 
-/* What is copied ahead of the exchange. */
+/* The copies ahead of the exchange. */
 struct ahead {
-    struct pieces pieces; /* that are not yet */
-    uint64_t slot;        /* of what is staged, for the next one */
+    struct pieces pieces; /* not copied yet */
+    uint64_t slot;        /* in the staging segment, for the next one */
     uint64_t under_way;
     ms_status_t status;
 };
 
-/* Once the oldest piece under way is copied, and others are on their way; false: that is none, or
+/* Waits for the oldest piece's copy, and keeps others under way. False: there is none, or it
  * failed. */
 static bool copy_ahead(struct ms_pool *pool, struct ahead *ahead) MS_REQUIRES(ms_growth_role)
 {
@@ -305,8 +307,8 @@ static bool copy_ahead(struct ms_pool *pool, struct ahead *ahead) MS_REQUIRES(ms
 
 /* ---- all of it */
 
-/* The next staged chunks, which stand for the piece, linked by `next`; each knows what is known of
- * the old one that stands where it begins. */
+/* Takes the next staged chunks, for the piece, off the staging segment's front; linked by `next`.
+ * Each inherits the notes of the old chunk where it begins. */
 static struct ms_chunk *take_new(struct ms_pool *pool, const struct pieces *piece,
                                  enum ms_location to) MS_REQUIRES(ms_growth_role)
 {
@@ -349,7 +351,7 @@ void ms_move_record(struct ms_pool *pool, enum ms_location to, ms_addr_t addr, u
     ms_state_release(pool);
 }
 
-/* The device stands still, and what the sorted list goes to is staged. */
+/* The device stands still, and new chunks for the sorted list are staged. */
 static ms_status_t copy_and_exchange(struct ms_pool *pool, struct ms_chunk *list,
                                      enum ms_location to, uint64_t *moved_bytes)
     MS_REQUIRES(ms_growth_role)
@@ -367,17 +369,17 @@ static ms_status_t copy_and_exchange(struct ms_pool *pool, struct ms_chunk *list
         ms_status_t one = ms_exchange(pool, &piece, to, moved_bytes);
         status = status == MS_OK ? one : status;
     }
-    /* What is queued still must be over, too. */
+    /* Queued copies must end, too. */
     ms_status_t waited = pool->ops->copy_wait(pool->ops->ctx, 0);
     ahead.status = ahead.status == MS_OK ? waited : ahead.status;
     return status == MS_OK ? ahead.status : status;
 }
 
-/* Asked in vain twice on end, the device is let alone as long as the last time took, and each time
- * for longer: a program that it is always refused to loses little more than that part of its time.
- * The first time the next request may ask again, for it may be the program's last. Up to a quarter
- * less, by the lowest bits of the time: the ranks of a job are refused together, and would ask
- * together again. */
+/* After two refusals in a row, the pool asks for no standstill for as long as the last try took,
+ * and longer each time: a program whose device always refuses loses little more than that part of
+ * its time. After the first refusal the next request may ask again, because it may be the program's
+ * last. The rest is up to a quarter shorter, by the lowest bits of the time: the ranks of a job are
+ * refused together, and would ask together again. */
 static void rest(struct ms_pool *pool, uint64_t asked_ns) MS_REQUIRES(ms_growth_role)
 {
     struct ms_moving *moving = &pool->moving;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings spilled memory back to the device: hottest first, when the budget has room, or before it
- * is used, as far as that is foretold (ahead.h). */
+/* Brings spilled memory back to the device: the hottest first when the budget has room, or before
+ * its use if that is foretold (ahead.h). */
 #include "allocator/spill/promote.h"
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
@@ -16,7 +16,7 @@
 #include "allocator/spill/search.h"
 #include "allocator/spill/spill.h"
 
-/* Brings back what is found, at least `least_bytes` of it; returns how much it was. */
+/* Brings back the chunks found, at least `least_bytes` of them; returns how many bytes. */
 static uint64_t promote(struct ms_pool *pool, struct ms_search search, uint64_t least_bytes,
                         uint64_t max_bytes) MS_REQUIRES(ms_growth_role)
 {
@@ -31,7 +31,7 @@ static uint64_t promote(struct ms_pool *pool, struct ms_search search, uint64_t 
     return moved_bytes;
 }
 
-/* Room in the budget for so much, from what is idle and from holes, as far as they go. */
+/* Makes room in the budget out of idle memory and holes, as far as they go. */
 static void make_idle_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t missing = ms_less(bytes, ms_spill_device_room(pool));
@@ -82,7 +82,7 @@ bool ms_pool_foretells(ms_pool_t *pool)
     return foretells;
 }
 
-/* How much of what is on the host comes back now: see ahead.c. Growth lock. */
+/* How many bytes on the host should come back now: see ahead.c. Growth lock. */
 static uint64_t wanted_back(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     uint64_t bytes = 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks through the pool's segments for chunks that could move to the host, or back.
+/* Searches the pool's segments for chunks that could move to the host, or back.
  *
- *   which may       a chunk with something live on it, all of it: not where the identity of
- * anything on it has left the process, nor where a stream captured. Free memory on it goes along,
- * and drains which is best   the one that is used last, by the configured choice (choice.h): a
- * chunk counts as used when anything on it was */
+ *   which may       a chunk with live memory on it, unless the identity of anything on it has left
+ *                   the process, or a stream captured there. Free memory on it moves along, and
+ *                   drains
+ *   which is best   the one that is used last, by the configured choice (choice.h): a chunk counts
+ *                   as used when anything on it was */
 #include "allocator/spill/search.h"
 #include "allocator/arenas/holes.h"
 #include "allocator/arenas/states.h"
@@ -18,7 +19,7 @@
 #include "allocator/spill/choice.h"
 #include "allocator/spill/forecast.h"
 
-/* As a part of the run so far, in 2^-32. */
+/* Converts a time to a part of the run so far, in 2^-32. */
 static uint64_t part_of(uint64_t at, uint64_t now)
 {
     uint64_t part =
@@ -26,7 +27,7 @@ static uint64_t part_of(uint64_t at, uint64_t now)
     return ms_least(part, UINT64_C(1) << 32);
 }
 
-/* Of the tick of a next use: as a place in the run, like candidate->now. */
+/* Converts the tick of a next use to a point of the run, like candidate->now. */
 static uint64_t place_of(const struct ms_pool *pool, uint64_t tick) MS_REQUIRES(ms_state_role)
 {
     uint64_t clock = pool->epochs.clock > 0 ? pool->epochs.clock : pool->next_id - pool->first_id;
@@ -80,8 +81,8 @@ static bool wanted(const struct ms_pool *pool, const struct ms_search *search,
            chunk->host != search->down && (search->held_too || chunk->returns < MS_THRASH_RETURNS);
 }
 
-/* Of a chunk in an arena: whether it may move, when it was used last, by the clock, and whether
- * all that lives there is optimizer state. */
+/* For a chunk in an arena: whether it may move, its last use by the clock, and whether only
+ * optimizer state lives there. */
 static bool sample_granules(const struct ms_pool *pool, const struct ms_segment *segment,
                             const struct ms_chunk *chunk, uint64_t *last_use, bool *state)
 {
@@ -134,7 +135,7 @@ static bool inside_arena(const struct ms_pool *pool, const struct ms_chunk *chun
     return true;
 }
 
-/* What one live block says of a chunk that it lies on. False: the chunk stays. */
+/* Adds one live block's part to the candidate of its chunk. False: the chunk must stay. */
 static bool sample_block(struct ms_pool *pool, const struct ms_chunk *chunk,
                          const struct ms_range *range, struct ms_spill_candidate *candidate)
     MS_REQUIRES(ms_state_role)
@@ -158,7 +159,7 @@ static bool sample_block(struct ms_pool *pool, const struct ms_chunk *chunk,
     return true;
 }
 
-/* Of a chunk on which `range` lies first: whether it may move; *live: a block on it. */
+/* Whether a chunk that begins in `range` may move; *live: a block on it. */
 static bool sample_ranges(struct ms_pool *pool, const struct ms_search *search,
                           const struct ms_chunk *chunk, struct ms_range *range,
                           struct ms_range **live, struct ms_spill_candidate *candidate)
@@ -203,7 +204,7 @@ static void search_blocks(struct ms_pool *pool, struct ms_search *search,
     }
 }
 
-/* What the choice asks for of all at once. */
+/* Finds next uses and optimizer state for all chunks at once, if the choice uses them. */
 static void sample_uses(struct ms_pool *pool, struct ms_search *search) MS_REQUIRES(ms_state_role)
 {
     search->foretold = ms_ahead_knows(pool);
@@ -259,8 +260,8 @@ void ms_search_rank(struct ms_pool *pool, struct ms_search *search)
 
 /* ---- victims */
 
-/* What lies on the chunk is about to move: live blocks are mixed from here on, and free memory is
- * nobody's to have. False: the host has no memory. State lock. */
+/* Prepares the chunk's ranges for a move: live blocks are mixed from here on, and nobody gets its
+ * free memory. False: the host has no memory. State lock. */
 static bool take_along(struct ms_pool *pool, const struct ms_chunk *chunk, struct ms_range *range)
     MS_REQUIRES(ms_state_role) MS_REQUIRES(ms_growth_role)
 {
@@ -280,7 +281,7 @@ static bool take_along(struct ms_pool *pool, const struct ms_chunk *chunk, struc
             ms_addr_t to = range->addr + range->bytes < end ? range->addr + range->bytes : end;
             struct ms_batch *batch = range->free.batch;
             range = ms_range_cut(pool, range, from, to);
-            range->free.batch = batch; /* where it stays, its work may still run */
+            range->free.batch = batch; /* if it stays here, its work may still run */
             range->free.batch_next = pool->moving.cut;
             pool->moving.cut = range;
         }
@@ -301,12 +302,12 @@ void ms_search_finish(struct ms_pool *pool)
     ms_holes_drain_no_more(pool);
 }
 
-/* Chunks that are larger than what is still lacking are passed over for so many others, so that
- * what moves is little more than what was asked for. */
+/* How many chunks larger than the lacking bytes to skip, so that little more moves than was asked
+ * for. */
 enum { LOOK_PAST = 64 };
 
-/* The next one to take: the best that is no larger than what is lacking, of the next few; else the
- * best. False: there is none. */
+/* The next chunk to take: the best of the next few that is no larger than the lacking bytes; else
+ * the best. False: there is none. */
 static bool next_victim(struct ms_search *search, uint64_t lacking_bytes, uint64_t limit_bytes,
                         struct ms_victim *out)
 {

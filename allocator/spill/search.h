@@ -11,42 +11,41 @@
 #include "allocator/base/locks/lock_annotations.h"
 #include "allocator/space/block.h"
 
-/* A chunk that came back soon, and had to go again, so many times on end is held on the host. */
+/* A chunk that so many times in a row came back and soon had to go again is held on the host. */
 enum { MS_THRASH_RETURNS = 3 };
 
-/* Chunks that could be moved, from the device (down) or from the host. Its user sets the first
+/* Chunks that could move, from the device (down) or from the host. The caller sets the first
  * four. */
 struct ms_search {
     bool down;
-    bool held_too;        /* also what stays where it is because it came and went too often */
-    ms_addr_t begin, end; /* where they lie, in part at least */
+    bool held_too;        /* include chunks held on the host because they came and went too often */
+    ms_addr_t begin, end; /* the range that they lie in, at least in part */
     struct ms_victim *heap;
     size_t count, room;
-    uint64_t bytes;       /* of all that were found */
+    uint64_t bytes;       /* of all that it found */
     bool foretold;        /* next uses have been looked for */
-    uint64_t coldest_use; /* of all that were found: the earliest last use, as in choice.h */
+    uint64_t coldest_use; /* the earliest last use of all that it found, as in choice.h */
 };
 
-/* How much it finds. */
+/* How many bytes it finds. */
 uint64_t ms_search_bytes(struct ms_pool *pool, struct ms_search *search) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 
-/* Room in the pool's heap for all that it can find. */
+/* Makes room in the pool's heap for all that it can find. */
 void ms_search_begin(struct ms_pool *pool, struct ms_search *search) MS_REQUIRES(ms_growth_role);
 
-/* Finds all, in the heap, the best one first. */
+/* Finds all of them, into the heap, the best one first. */
 void ms_search_rank(struct ms_pool *pool, struct ms_search *search)
     MS_REQUIRES(ms_growth_role, ms_state_role);
 
-/* The best for `enough_bytes`, all together at most `limit_bytes`; *bytes: how much that is. With
- * `take` they are taken, linked by `next`, and what is free on them goes along: ms_search_finish is
- * called when they have moved, or not. */
+/* The best chunks for `enough_bytes`, all together at most `limit_bytes`; *bytes: their size. With
+ * `take` it takes them, linked by `next`, and free memory on them moves along; ms_search_finish
+ * must follow, whether they moved or not. */
 struct ms_chunk *ms_search_pick(struct ms_pool *pool, struct ms_search *search, bool take,
                                 uint64_t enough_bytes, uint64_t limit_bytes, uint64_t *bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* The move is over: frees of blocks that it moved go on, and free memory is what stands behind
- * it. */
+/* Ends the move: frees of moved blocks continue, and free memory becomes what its backing says. */
 void ms_search_finish(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
 #endif

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves live memory to the host when nothing else is left, and back where its identity is asked
- * for.
+/* Moves live memory to the host when nothing else is left, and back when somebody needs its
+ * identity.
  *
- *   how much            what the request lacks, and a little ahead of need, for a standstill costs
- *                       the same for one chunk and for many
- *   which               the search knows (search.h); what comes back by itself is promote.c's
- *   over and over       what came back and soon had to go again, several times, stays where it is
- *                       until there is room for all that is spilled: the rest of it stays hot
+ *   how much            the bytes that the request lacks, and a little ahead of need, because a
+ *                       standstill costs the same for one chunk and for many
+ *   which               search.h finds chunks to spill; promote.c brings memory back by itself
+ *   over and over       memory that came back and soon had to go again, several times, stays on the
+ *                       host until there is room for all spilled memory: so the rest stays hot
  *
- * A block of which a part is on the host falls to pieces when it is freed, as an arena with holes
- * does: its host chunks drain (holes_drain.c). A host chunk under a tensor that is freed belongs to
- * a hole from then on. */
+ * A block with a part on the host is freed in pieces, as an arena with holes is: its host chunks
+ * drain (holes_drain.c). A host chunk under a freed tensor belongs to a hole from then on. */
 #include "allocator/spill/spill.h"
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
@@ -24,14 +23,14 @@
 #include "allocator/spill/search.h"
 #include "allocator/spill/whole.h"
 
-/* Moved ahead of need, at most, and as a part of the cap. */
+/* The most to move ahead of need, in bytes and as a part of the cap. */
 #define AHEAD_BYTES ((uint64_t)64 << 20)
 enum { AHEAD_PART = 128 };
 
-/* What came back within so many standstills, and has to go again, came back soon. */
+/* Memory that has to go again within so many standstills came back only recently. */
 enum { SOON_HALTS = 16 };
 
-/* Why contents cannot move at this moment, for the request under way. */
+/* Why contents cannot move now, for the current request. */
 static enum ms_unmoved obstacle(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     if (pool->ops->halt == NULL || pool->granule_bytes == 0 || pool->moving.broken) {
@@ -71,7 +70,7 @@ bool ms_pool_coldest(ms_pool_t *pool, double *place)
     return bytes > 0;
 }
 
-/* What the limits leave, and others do not need. */
+/* The room on the host within the limits that others do not need. */
 static uint64_t room_on_host(struct ms_pool *pool, uint64_t kept_bytes) MS_REQUIRES(ms_growth_role)
 {
     const struct ms_budget *shared = pool->config.spill_budget;
@@ -82,8 +81,8 @@ static uint64_t room_on_host(struct ms_pool *pool, uint64_t kept_bytes) MS_REQUI
     return room - room % pool->granule_bytes;
 }
 
-/* Room in the budget that pools share: taken before anything moves, and what did not move given
- * back. */
+/* Takes room in the budget that pools share, before anything moves; returns the room of what did
+ * not move. */
 static bool take_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     struct ms_budget *shared = pool->config.spill_budget;
@@ -103,8 +102,9 @@ static void leave_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     pool->moving.room_bytes = 0;
 }
 
-/* Those that have come back soon before, and once more. Where steps are foretold nothing is held:
- * what comes and goes in each of them is what does not fit, and comes when it is used. */
+/* Counts the return of chunks that came back only recently. Where steps are foretold nothing is
+ * held on the host: memory that comes and goes in each step does not fit, and comes when it is
+ * used. */
 static void note_returns(struct ms_pool *pool, struct ms_chunk *list)
 {
     struct ms_spill_stats *stats = &pool->count.spill;
@@ -118,7 +118,7 @@ static void note_returns(struct ms_pool *pool, struct ms_chunk *list)
     ms_state_release(pool);
 }
 
-/* With what will be wanted soon. */
+/* The bytes needed, and those that will be needed soon. */
 static uint64_t ahead_of_need(struct ms_pool *pool, const struct ms_spill_need *need)
 {
     uint64_t more =
@@ -177,7 +177,7 @@ ms_status_t ms_spill_beside_holes(struct ms_pool *pool, uint64_t bytes, uint64_t
                                   uint64_t *taken_bytes)
 {
     uint64_t spilled_bytes = 0;
-    uint64_t from_holes = ms_holes_room(pool, bytes); /* which must be covered on the host too */
+    uint64_t from_holes = ms_holes_room(pool, bytes); /* which the host must cover, too */
     if (bytes > from_holes) {
         struct ms_spill_need need = {
             .bytes = bytes - from_holes, .kept_bytes = from_holes, .born_bytes = born_bytes};
@@ -191,7 +191,7 @@ ms_status_t ms_spill_beside_holes(struct ms_pool *pool, uint64_t bytes, uint64_t
     return left > 0 ? ms_holes_make_room(pool, left, taken_bytes) : MS_OK;
 }
 
-/* ---- up, where the identity of what lies there is asked for */
+/* ---- back to the device, for identity */
 
 uint64_t ms_spill_device_room(const struct ms_pool *pool)
 {
@@ -236,7 +236,7 @@ ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment
     ms_device_room_sample(pool);
     uint64_t room = ms_spill_device_room(pool);
     if (room < bytes) {
-        /* What has been marked as not to be moved is not among the victims. */
+        /* Chunks marked as immovable are not among the victims. */
         struct ms_spill_need need = {.bytes = bytes - room};
         (void)ms_spill_make_room(pool, &need, &moved_bytes);
         (void)ms_backing_release_spares(pool);

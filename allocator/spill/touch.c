@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes what the device is asked to touch, so that it is spilled last. */
+/* Notes the device's uses of memory, so that the memory used last is spilled last. */
 #include "allocator/spill/touch.h"
 #include "allocator/arenas/arenas.h"
 #include "allocator/backing/granules.h"
@@ -21,7 +21,7 @@ static void touch_granules(struct ms_pool *pool, struct ms_segment *segment, ms_
     }
 }
 
-/* What of the range lies on the host. */
+/* The bytes of the range that lie on the host. */
 static uint64_t bytes_on_host(const struct ms_pool *pool, const struct ms_segment *segment,
                               ms_addr_t addr, uint64_t bytes) MS_REQUIRES(ms_state_role)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A page in parts becomes whole again, because it is to be shown to somebody as one chunk.
+/* Makes a page in parts whole again, because somebody needs it as one chunk.
  *
- * The new chunk is made and mapped aside while everything runs on. The device then stands still for
- * the copy and the exchange. Both hold the contents during that: where a step fails, either will
+ * It makes the new chunk and maps it aside while everything runs on. The device then stands still
+ * for the copy and the exchange. Both hold the contents during that: if a step fails, either will
  * do, in turn, as in exchange.c. */
 #include "allocator/spill/whole.h"
 #include "allocator/arenas/holes.h"
@@ -14,13 +14,13 @@
 #include "allocator/spill/move.h"
 #include "allocator/spill/spill.h"
 
-/* Each turn is at least two calls: enough for forty refusals on end. */
+/* Each turn makes at least two calls: enough for forty refusals in a row. */
 enum { TURNS = 24 };
 
 struct place {
     struct ms_segment *segment;
     uint64_t from, to;
-    struct ms_chunk *parts; /* taken off their addresses, linked by `next` */
+    struct ms_chunk *parts; /* unmapped, linked by `next` */
     struct ms_chunk *whole;
 };
 
@@ -29,8 +29,8 @@ static uint64_t bytes_of(const struct ms_pool *pool, const struct place *place)
     return (place->to - place->from) * pool->granule_bytes;
 }
 
-/* The chunks in the slots, linked by `next`. Host chunks that could not be brought back have no
- * place in the new one: the device has no room. */
+/* The chunks in the slots, linked by `next`. The new chunk has no place for host chunks that could
+ * not come back: the device has no room. */
 static ms_status_t collect(struct place *place)
 {
     struct ms_chunk **link = &place->parts;
@@ -54,8 +54,8 @@ static ms_status_t collect(struct place *place)
 
 /* ---- room */
 
-/* What stands there now is released once the new chunk has taken its place, and nobody else gets
- * room before: so what is earmarked for holes may be used. */
+/* Makes the new chunk. It may use bytes earmarked for holes: the old chunks are released once it
+ * has taken their place, and nobody else gets room before. */
 static ms_status_t make(struct ms_pool *pool, struct place *place, const void *properties)
     MS_REQUIRES(ms_growth_role)
 {
@@ -106,7 +106,7 @@ static ms_status_t put_aside(struct ms_pool *pool, struct ms_chunk *whole)
     return status == MS_OK ? ms_backing_give_access(pool, pool->moving.staging, 0, slots) : status;
 }
 
-/* Where it cannot be unmapped it is lost, and so are the addresses to stage at. */
+/* If it cannot be unmapped it is lost, and so are its staging addresses. */
 static void give_up_new(struct ms_pool *pool, struct ms_chunk *whole) MS_REQUIRES(ms_growth_role)
 {
     if (whole->segment != NULL && take_off(pool, whole) != MS_OK) {
@@ -158,7 +158,7 @@ static void add_spares(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(
     (void)ms_backing_release_spares(pool);
 }
 
-/* A device that refuses both, again and again. What is mapped and cannot be reached is stuck. */
+/* The device keeps refusing both sides. A chunk that is mapped and not accessible is stuck. */
 static void lose(struct ms_pool *pool, struct place *place) MS_REQUIRES(ms_growth_role)
 {
     pool->moving.broken = true;
