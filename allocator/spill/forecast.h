@@ -37,8 +37,8 @@ struct ms_foretold {
 };
 
 /* The uses of one place in memory, the latest first. For callers that need many at once it also
- * keeps the next use and the number of allocations already considered, both as of that
- * prediction. */
+ * keeps a prediction: its number, the next use, and how many of the live allocations there it
+ * covers. */
 struct ms_heat {
     uint64_t used[MS_HEAT_USES]; /* ticks; 0: none */
     uint64_t next_use;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How each event changes a device's sums and its peaks. */
+/* Updates a device's sums and peaks with each event. */
 #include "report/trace/aggregate.h"
 
 #include <stddef.h>
@@ -21,7 +21,7 @@ uint64_t ms_counters_reserved(const struct ms_counters *counters)
     if (counters->outside) {
         bytes += counters->owner_bytes[MS_OWNER_APPLICATION];
     }
-    /* With the pool switched off the framework's segments are forwarded allocations. */
+    /* Without a pool the framework's segments are forwarded allocations. */
     if ((counters->outside & MS_OUTSIDE_TENSORS) && bytes == 0) {
         bytes = counters->reason_bytes[MS_CHARGE_ALLOCATION];
     }
@@ -52,7 +52,7 @@ static struct ms_moment moment_now(const struct ms_aggregate *aggregate, uint64_
     return moment;
 }
 
-/* Without the newest block, as long as that may become an arena. */
+/* Live bytes without the newest block, while that may still become an arena. */
 static uint64_t certain_live(const struct ms_aggregate *aggregate)
 {
     uint64_t live = ms_counters_live(&aggregate->now);
@@ -95,7 +95,7 @@ int64_t ms_aggregate_fragmentation_ppm(const struct ms_aggregate *aggregate)
 
     if (ms_counters_reserved(&aggregate->now) == reserved &&
         ms_counters_live(&aggregate->now) > live) {
-        live = ms_counters_live(&aggregate->now); /* the newest block is among it */
+        live = ms_counters_live(&aggregate->now); /* the newest block is part of it */
     }
     if (aggregate->fresh_peak.reserved_bytes == reserved &&
         aggregate->fresh_peak.live_bytes > live) {
@@ -125,8 +125,8 @@ bool ms_event_is_allocation(const struct ms_event *event)
     }
 }
 
-/* The composition at the peak of live bytes is copied only when it is about to change: a workload
- * that grows meets a new peak at every event, and pays for a copy at the last one only. */
+/* Copies the composition at the peak of live bytes only when it is about to change: a growing
+ * workload sets a new peak at every event, and pays for a copy only at the last one. */
 static void keep_peak(struct ms_aggregate *aggregate)
 {
     if (!aggregate->at_peak_saved) {
@@ -135,7 +135,7 @@ static void keep_peak(struct ms_aggregate *aggregate)
     }
 }
 
-/* `bytes` more are about to be live. */
+/* To be called before live bytes grow by `bytes`. */
 static void before_growth(struct ms_aggregate *aggregate, uint64_t bytes)
 {
     if (ms_counters_live(&aggregate->now) + bytes <= aggregate->peak_live.live_bytes) {
@@ -153,8 +153,8 @@ static void note_peak_live(struct ms_aggregate *aggregate, uint64_t time_ns)
     }
 }
 
-/* Reserved bytes peak before the allocation that asked for them is live, and may stand there long.
- */
+/* Reserved bytes peak before the allocation that needs them is live, and may stay there long: notes
+ * the most live bytes meanwhile. */
 static void note_reserved_live(struct ms_aggregate *aggregate)
 {
     const uint64_t live = certain_live(aggregate);
@@ -165,7 +165,7 @@ static void note_reserved_live(struct ms_aggregate *aggregate)
     }
 }
 
-/* The newest block is a block in its own right: what it made of the peak stands. */
+/* The newest block is no arena: its peak is final. */
 static void settle_fresh(struct ms_aggregate *aggregate)
 {
     if (aggregate->fresh_peak.live_bytes > aggregate->peak_live.live_bytes) {
@@ -209,7 +209,7 @@ static void note_peak_charged(struct ms_aggregate *aggregate, uint64_t time_ns)
     }
 }
 
-/* Reserved bytes may count more from here on. */
+/* Notes live memory of this kind outside the pool; more may count as reserved from here on. */
 static void note_outside(struct ms_aggregate *aggregate, enum ms_outside what, uint64_t time_ns)
 {
     if (!(aggregate->now.outside & what)) {
@@ -279,8 +279,8 @@ static void apply_tensor(struct ms_aggregate *aggregate, const struct ms_event *
         aggregate->tensor_frees++;
         return;
     }
-    /* PyTorch holds one lock from a segment's allocation to its first allocation: an allocation
-     * elsewhere shows that the newest block is no arena to be. */
+    /* PyTorch holds one lock from a segment's allocation to its first tensor. So a tensor elsewhere
+     * shows that the newest block will not become an arena. */
     if (aggregate->fresh_id != 0) {
         settle_fresh(aggregate);
     }
@@ -462,7 +462,7 @@ static inline void count_event(struct ms_aggregate *aggregate, const struct ms_e
     }
 }
 
-/* Not one that makes reserved bytes count more. */
+/* Whether the event changes live bytes only, and does not make more count as reserved. */
 static inline bool changes_live_alone(const struct ms_aggregate *aggregate,
                                       const struct ms_event *event)
 {
@@ -480,7 +480,7 @@ static inline bool changes_live_alone(const struct ms_aggregate *aggregate,
     }
 }
 
-/* The most live bytes at which an allocation of a tensor raises no peak. */
+/* The most live bytes at which a tensor's allocation raises no peak. */
 static uint64_t unnoted_live(const struct ms_aggregate *aggregate)
 {
     uint64_t most = aggregate->peak_live.live_bytes;
@@ -493,8 +493,8 @@ static uint64_t unnoted_live(const struct ms_aggregate *aggregate)
     return tensors_most < most ? tensors_most : most;
 }
 
-/* What nearly all events are: the tensors at the beginning of the row, as long as they change no
- * more than what is live, and how many there are. Sums stay in registers. */
+/* The fast path for nearly all events: applies the tensors at the beginning of the row, as long as
+ * they change live bytes only, and returns how many there are. Sums stay in registers. */
 static size_t apply_plain_tensors(struct ms_aggregate *aggregate, const struct ms_timed_event *row,
                                   size_t count, uint64_t *live_bytes)
 {

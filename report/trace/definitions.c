@@ -10,14 +10,14 @@
 #define SLAB_BYTES  (1u << 20)
 #define ALIGN_BYTES 8u
 
-/* Memory for definitions, which stay where they are. */
+/* Memory for definitions, which never move. */
 struct slab {
     struct slab *next;
     size_t used;
 };
 
 struct ms_definitions {
-    struct ms_buffer by_id[MS_DEFINE_KIND_COUNT]; /* pointers; an id that is not known has null */
+    struct ms_buffer by_id[MS_DEFINE_KIND_COUNT]; /* pointers; null for an unknown id */
     struct slab *slabs;
     uint64_t sampling_bytes, damaged;
 };
@@ -29,7 +29,7 @@ static void *pages(size_t bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* Zeroed; null where memory ran out. bytes: at most that of a definition with its strings. */
+/* Zeroed; null: memory ran out. bytes: at most the size of a definition with its strings. */
 static void *take(struct ms_definitions *definitions, size_t bytes)
 {
     struct slab *slab = definitions->slabs;
@@ -80,7 +80,7 @@ static const void *find(const ms_definitions_t *definitions, uint32_t kind, uint
     return id < known->bytes / sizeof(void *) ? ((void *const *)known->at)[id] : NULL;
 }
 
-/* The place of an id's pointer; null where the id cannot be one, or is defined twice. */
+/* The place of an id's pointer; null: the id is out of range, or defined already. */
 static void **place_of(struct ms_definitions *definitions, uint32_t kind, uint32_t id)
 {
     struct ms_buffer *known = &definitions->by_id[kind];
@@ -95,13 +95,13 @@ static void **place_of(struct ms_definitions *definitions, uint32_t kind, uint32
     return &((void **)known->at)[id];
 }
 
-/* Where a definition stands with its texts behind it. */
+/* The place of a definition, with its texts behind it. */
 struct text {
     char *to;         /* in the table's memory */
     const char *from; /* in the payload */
 };
 
-/* A zero byte ends it: the memory is zeroed. */
+/* The memory is zeroed, so a zero byte ends the text. */
 static char *take_text(struct text *text, size_t bytes)
 {
     char *taken = text->to;
@@ -112,7 +112,7 @@ static char *take_text(struct text *text, size_t bytes)
     return taken;
 }
 
-/* One of those that are nothing but a struct. */
+/* Adds a definition that is only a struct. */
 static bool add_plain(struct ms_definitions *definitions, uint32_t kind, uint32_t id,
                       const void *payload, size_t bytes)
 {
@@ -209,7 +209,7 @@ static bool add_tag(struct ms_definitions *definitions, const char *payload, siz
     return true;
 }
 
-/* A node's caller was defined before it: that, and not luck, makes a tree of them. */
+/* A node's caller must be defined before it: that makes the nodes a tree. */
 static bool add_native(struct ms_definitions *definitions, const void *payload, size_t bytes)
 {
     struct ms_native_definition is;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call site is made of, as the trace tells it: the payloads of ms_trace_define.
+/* The parts of a call site, as the trace defines them: the payloads of ms_trace_define.
  *
- * A site is the interned pair of stacks, native and Python, that asked for memory, and what the
- * thread was at that moment. Stacks are prefix trees: a node is a frame and its caller, so a stack
- * is named by its innermost node. Ids count from 1, by kind; 0 is none. Whatever a definition names
- * was defined before it, and a definition comes before every event that names it. The structs lie
- * in the trace as they are (little-endian); strings follow them, without a terminating zero byte.
+ * A site is the interned pair of stacks, native and Python, that asked for memory, with the kind of
+ * thread and its tag at that moment. Stacks are prefix trees: a node is a frame and its caller, so
+ * a stack is named by its innermost node. Ids count from 1, by kind; 0 is none. A definition comes
+ * after those that it names, and before every event that names it. The structs lie in the trace as
+ * they are (little-endian); strings follow them, without a terminating zero byte.
  *
- * Nothing is resolved here: addresses are those of the module's file, lines are found by whoever
- * reports, if need be on another machine. */
+ * Nothing is resolved here: addresses are those of the module's file, and the report finds lines,
+ * if need be on another machine. */
 #ifndef MEMSHIM_REPORT_TRACE_DEFINITIONS_H
 #define MEMSHIM_REPORT_TRACE_DEFINITIONS_H
 
@@ -29,20 +29,20 @@ enum ms_definition_kind {
     MS_DEFINE_KIND_COUNT
 };
 
-/* A file that was mapped as code. The same path loaded anew is another module. */
+/* A file that was mapped as code. Loading the same path again makes another module. */
 struct ms_module_definition {
     uint32_t id;
-    uint32_t build_id_bytes; /* 0: it has none */
+    uint32_t build_id_bytes; /* 0: none */
     uint8_t build_id[MS_BUILD_ID_BYTES];
-    uint64_t base;  /* where address 0 of the file's own addresses lay in the process */
-    uint64_t bytes; /* of addresses it covers there */
+    uint64_t base;  /* where the file's address 0 lay in the process */
+    uint64_t bytes; /* of addresses that it covers there */
 };
 
 struct ms_native_definition {
     uint32_t id, caller; /* caller: node; 0: the outermost frame that is known */
     uint32_t module;     /* 0: no file (code made at run time); then address is the process's */
-    uint32_t exact;      /* 1: the address itself was interrupted; 0: a call returns to it, so what
-                            called ends right before it */
+    uint32_t exact;      /* 1: the address itself was interrupted; 0: it is a return address, so the
+                            call ends right before it */
     uint64_t address;    /* in the module's own addresses, as its symbol table has them */
 };
 
@@ -51,7 +51,7 @@ struct ms_code_definition {
     uint32_t id;
     uint32_t version; /* of the interpreter: major << 8 | minor */
     uint32_t first_line;
-    uint32_t file_bytes, function_bytes, table_bytes; /* of UTF-8, or whatever bytes there were */
+    uint32_t file_bytes, function_bytes, table_bytes; /* of UTF-8, or of the bytes as they were */
 };
 
 enum ms_python_flag {
@@ -68,7 +68,7 @@ struct ms_python_definition {
 
 /* A name that the program gave a phase (memshim_tag_push, a pushed NVTX range). */
 struct ms_tag_definition {
-    uint32_t id, outer; /* outer: the tag in which this one was pushed */
+    uint32_t id, outer; /* outer: the tag inside which this one was pushed */
     uint32_t color;     /* 0xAARRGGBB, 0: none given */
     uint32_t name_bytes;
 };
@@ -94,11 +94,11 @@ struct ms_site_definition {
     uint32_t flags;               /* enum ms_site_flag */
 };
 
-/* An allocation of b bytes got a site with probability p(b) = 1 - exp(-b / mean_bytes), each
- * independently; the others have the site of MS_SITE_SAMPLED_OUT. So of those with a site, the sum
- * of b / p(b) estimates the bytes of all without bias, the sum of 1 / p(b) their number; the square
- * of the first one's standard error is the sum of (1 - p(b)) * (b / p(b))^2, likewise over those
- * with a site. */
+/* An allocation of b bytes got a site with probability p(b) = 1 - exp(-b / mean_bytes),
+ * independently of all others. The rest have the site of MS_SITE_SAMPLED_OUT. So over allocations
+ * with a site, the sum of b / p(b) estimates the bytes of all without bias, and the sum of 1 / p(b)
+ * their number. The square of the first one's standard error is the sum of (1 - p(b)) * (b /
+ * p(b))^2, also over those with a site. */
 struct ms_sampling_definition {
     uint64_t mean_bytes;
 };

@@ -11,16 +11,16 @@
 #define TAG_KNOWN   0x40u
 #define TAG_SAME    0x80u
 
-/* What the five bits of a tag say beside kinds of their own number. */
+/* Values of a tag's five bits that are not a kind's own number. */
 #define KIND_FOLLOWS        0u
 #define KIND_BORN_ELSEWHERE 31u
 
-/* Out of the way of what nearly every record runs through. */
+/* Keeps rare cases out of the path of nearly every record. */
 #define RARE __attribute__((noinline, cold))
 
 #define UNIT_SHIFT 9 /* blocks and PyTorch's tensors are multiples of 512 bytes */
 
-/* The fields of each kind, where the compiler knows the kind. */
+/* The fields of each kind, for code that knows the kind at compile time. */
 enum {
 #define MS_EVENT(number, name, scope, fields, sums) FIELDS_OF_##name = (fields),
 #include "allocator/base/events.def"
@@ -48,8 +48,8 @@ static RARE uint8_t *put_long_varint(uint8_t *out, uint64_t value)
     return ms_varint_put(out, value);
 }
 
-/* Lengths follow no pattern, so that a branch on each byte is guessed wrong about once a record:
- * what is short is written by one store, of which the next field overwrites what was not meant. */
+/* Lengths follow no pattern, so a branch on each byte would be mispredicted about once a record. A
+ * short number takes one store; the next field overwrites the bytes that are not needed. */
 static inline uint8_t *put_varint(uint8_t *out, uint64_t value)
 {
     if (__builtin_expect(value >= 1u << 14, 0)) {
@@ -63,7 +63,7 @@ static inline uint8_t *put_varint(uint8_t *out, uint64_t value)
     return out + 1 + more;
 }
 
-/* The same for what is often longer. */
+/* The same for fields that are often longer. */
 static inline uint8_t *put_wide_varint(uint8_t *out, uint64_t value)
 {
     if (__builtin_expect(value >= 1u << 28, 0)) {
@@ -71,7 +71,7 @@ static inline uint8_t *put_wide_varint(uint8_t *out, uint64_t value)
     }
 
     const uint32_t bits = (uint32_t)value;
-    const uint32_t halves = bits + 3 * (bits & 0xfffc000); /* of 14 bits, in 16 */
+    const uint32_t halves = bits + 3 * (bits & 0xfffc000); /* groups of 14 bits, in 16 each */
     const uint32_t spread = halves + (halves & 0x3f803f80);
     const unsigned more = (31u - (unsigned)__builtin_clz(spread | 1)) / 8;
     const uint32_t all = spread | (0x808080u & ((1u << 8 * more) - 1));
@@ -85,8 +85,8 @@ static inline bool is_huge(uint64_t value)
     return __builtin_expect(value >> 63 != 0, 0);
 }
 
-/* Six bits and the flag, then the rest: where the number is not huge, one number with the flag
- * below it. */
+/* Writes six bits and the flag, then the rest. Numbers that are not huge are one varint with the
+ * flag as its lowest bit. */
 static RARE uint8_t *put_huge_flagged(uint8_t *out, uint64_t value, bool divided)
 {
     *out++ = (uint8_t)((value & 0x3f) << 1 | divided | 0x80);
@@ -107,7 +107,7 @@ static inline uint8_t *put_short(uint8_t *out, uint64_t value)
                           : put_varint(out, value << 1 | divided);
 }
 
-/* usually_long: which of the two ways of a varint it then takes; the bytes are the same. */
+/* usually_long chooses between two ways to write the varint; the bytes are the same. */
 static inline uint8_t *put_signed_short(uint8_t *out, uint64_t difference, bool usually_long)
 {
     const bool divided = is_divisible(difference);
@@ -136,7 +136,7 @@ static inline void learn_site(struct ms_codec *codec, uint32_t site)
     codec->site = site;
 }
 
-/* Whether bit 7 may be set: nothing that it stands for differs. */
+/* Whether bit 7 may be set: all fields that it stands for are as predicted. */
 static inline bool is_same(const struct ms_codec *codec, const struct ms_event *event, uint8_t kind,
                            uint8_t fields)
 {
@@ -204,8 +204,7 @@ put_aux(struct ms_codec *codec, const struct ms_event *event, uint8_t kind, bool
     }
 }
 
-/* Inlined with a kind, and with it its fields, that the compiler knows: what is left of it is
- * straight. */
+/* Inlined with a kind known at compile time, and so with known fields: straight code remains. */
 static inline __attribute__((always_inline)) uint8_t *put_record(struct ms_codec *codec,
                                                                  const struct ms_event *event,
                                                                  uint64_t time_ns, uint8_t kind,
@@ -292,7 +291,7 @@ size_t ms_encode_row(struct ms_codec *codec, const struct ms_timed_event *row, s
     return coded;
 }
 
-/* A row of one: all that codes an event stands in that loop alone, inlined. */
+/* A row of one, so that only that loop has the coder, inlined. */
 size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns,
                  uint8_t *out)
 {
@@ -308,7 +307,7 @@ struct input {
     bool bad;
 };
 
-/* Some bytes behind the record can be read: whether they are its own is seen at its end. */
+/* Some bytes behind the record are readable: its end shows whether they belonged to it. */
 static uint64_t get_long_varint(struct input *input)
 {
     uint64_t value;

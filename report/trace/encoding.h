@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events as compact records, and back. Both halves share it. Pure; one encoder or decoder a window.
+/* Codes events as compact records, and back. Writer and reader share it. Pure; one encoder or
+ * decoder a window.
  *
  * A record
  *   tag byte   bits 0-4  kind (enum ms_event_kind), where that is 1 to 30; 31: a TENSOR_ALLOC in
@@ -24,15 +25,15 @@
  *   aux        BLOCK_ALLOC: signed short of (aux - bytes); TENSOR_ALLOC: none, kind 31: zigzag of
  *              (aux - aux of the last tensor's allocation); BLOCK_FREE: varint, unless SAME; else
  *              varint
- * and only those fields that allocator/base/events.def names for the kind. "last addr" is that of
- * the last record that has one; stream and site likewise. The predicted site is the one that
- * followed when the last site was seen before (MS_SITE_SLOTS slots by site, of this window).
+ * A record has only the fields that allocator/base/events.def names for its kind. "last addr" is
+ * that of the last record with one; stream and site likewise. The predicted site is the one that
+ * followed the last site when that was seen before (MS_SITE_SLOTS slots by site, of this window).
  *
  * varint: seven bits a byte, lowest first, bit 7 set on all but the last byte. zigzag: 0, -1, 1,
  * -2, ... become 0, 1, 2, 3, ...
  * short: like a varint, but bit 0 of the first byte is a flag, which leaves it six bits: 0: the
- * value follows as it is; 1: divided by 512. signed short: the same,
- * after zigzag (and after the division). */
+ * value follows as it is; 1: divided by 512. signed short: the same, after zigzag (and after the
+ * division). */
 #ifndef MEMSHIM_REPORT_TRACE_ENCODING_H
 #define MEMSHIM_REPORT_TRACE_ENCODING_H
 
@@ -42,7 +43,7 @@
 
 #include "report/trace/timed_event.h"
 
-#define MS_RECORD_MAX_BYTES 96u /* no record is longer, not even a damaged one */
+#define MS_RECORD_MAX_BYTES 96u /* the longest record, even a damaged one */
 #define MS_ALLOCATION_SLOTS 4096u
 #define MS_SITE_SLOTS       1024u
 
@@ -50,10 +51,10 @@ struct ms_allocation {
     uint64_t id, addr, bytes;
 };
 
-/* Times are multiples of it: half of all records then tell theirs in one byte. */
+/* Times are multiples of it: so the time of half of all records takes one byte. */
 #define MS_TIME_UNIT_NS 32u
 
-/* What both sides know after each record. */
+/* The state that both sides have after each record. */
 struct ms_codec {
     uint64_t time_ns;
     uint64_t allocation_id, other_id, addr, stream, arena;
@@ -63,7 +64,7 @@ struct ms_codec {
     uint32_t next_site[MS_SITE_SLOTS];                     /* by site */
 };
 
-/* At the start of a window; start_time_ns as for ms_encode. */
+/* Resets it at the start of a window; start_time_ns as for ms_encode. */
 void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns);
 
 /* Writes one record to `out` (MS_RECORD_MAX_BYTES of room) and returns its length. time_ns: a
@@ -72,14 +73,14 @@ void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns);
 size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns,
                  uint8_t *out);
 
-/* The same for a row of events, until they are all written or fewer than MS_RECORD_MAX_BYTES of the
- * room_bytes are left. Returns how many were written, in *bytes bytes. */
+/* The same for a row of events, until all are written or fewer than MS_RECORD_MAX_BYTES of the
+ * room_bytes are left. Returns how many it wrote, in *bytes bytes. */
 size_t ms_encode_row(struct ms_codec *codec, const struct ms_timed_event *row, size_t count,
                      uint8_t *out, size_t room_bytes, size_t *bytes);
 
-/* Reads one record from the `bytes` bytes at `in`. Returns its length, or 0 where they are none.
- * MS_RECORD_MAX_BYTES from `in` on can be read, whatever they hold: nothing is checked before each
- * byte, only afterwards. */
+/* Reads one record from the `bytes` bytes at `in`. Returns its length; 0: they are not a record.
+ * The caller makes MS_RECORD_MAX_BYTES from `in` on readable, whatever they hold, because bounds
+ * are checked only afterwards. */
 size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct ms_event *event,
                  uint64_t *time_ns);
 

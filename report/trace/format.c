@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What readers and the writer of a trace compute alike: checksums of extents. */
+/* Computations that the readers and the writer of a trace share: checksums of extents. */
 #include "report/trace/format.h"
 
 #include <stddef.h>

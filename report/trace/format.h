@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of trace.mshm, the one thing that the two halves of this room share.
+/* The layout of trace.mshm, which writer and reader share.
  *
- * Little-endian, 64-bit; the structs lie in the file as they are here, without padding that means
- * anything. The file is a row of extents of MS_EXTENT_BYTES each:
+ * Little-endian, 64-bit; the structs lie in the file as they are here, and padding has no meaning.
+ * The file is a row of extents of MS_EXTENT_BYTES each:
  *
  *   extent 0         struct ms_file_header; at MS_TAIL_OFFSET struct ms_tail, the newest events
- *   extents 1, ...   struct ms_extent_header, then what its kind says, in any order of kinds:
+ *   extents 1, ...   struct ms_extent_header, then contents by its kind; kinds in any order:
  *     WINDOW           bases (struct ms_base, base_count of them: every device's sums before the
  *                      first record), then records (encoding.h) from payload_offset on
  *     LOG              entries (struct ms_log_entry + its payload, padded to 8 bytes) that are
@@ -13,26 +13,25 @@
  *     DEVICE           struct ms_device_page: one device, its sums and its timeline
  *     SITES            definitions (struct ms_site_entry + its payload, definitions.h, padded to 8
  *                      bytes), never dropped either
- *     DIGEST           struct ms_digest_part and a part of a digest (digest.h): what the events
- * came to whose windows were recycled. Two digests are written in turn
+ *     DIGEST           struct ms_digest_part and a part of a digest (digest.h), which sums up the
+ *                      events in recycled windows. Two digests are written in turn
  *
- * An event is a plain record in the tail at first, and packed some time later, together with
- * others: into the window in use, its device's sums and its timeline. So what a trace says is what
- * was packed and then the tail. Events are numbered from 0 in the order in which they were
- * recorded: the windows' own numbers (first_event, and their records' count) say which events
- * of the tail they have already; the number in struct ms_device_sums says which events its sums
- * have, and the count in struct ms_series how many of the device's own.
+ * An event is first a plain record in the tail. Later it is packed together with others: into the
+ * window in use, its device's sums and its timeline. So a trace's contents are the packed events
+ * and then the tail. Events are numbered from 0 in the order in which they were recorded. The
+ * windows' own numbers (first_event, and their records' count) show which events of the tail they
+ * already have. The number in struct ms_device_sums shows which events its sums include, and the
+ * count in struct ms_series how many of the device's own.
  *
  * Windows, logs and definitions grow by a release store of `committed`, after the bytes that it
- * covers: a writer that is killed at any moment leaves a valid prefix. A window is read by itself,
- * so that old ones can be recycled when the trace has reached its limit: `sequence` gives their
- * order, a gap in it or in `first_event` says what is gone. Space is allocated an extent at a time,
- * ahead of use; what was never written is zero. An extent whose trace_id is not the header's is not
- * of this trace.
+ * covers: a writer that is killed at any moment leaves a valid prefix. Each window can be read by
+ * itself, so that old ones can be recycled when the trace has reached its limit: `sequence` gives
+ * their order, and a gap in it or in `first_event` shows what is gone. Space is allocated an extent
+ * at a time, ahead of use; unwritten space is zero. An extent whose trace_id differs from the
+ * header's is not part of this trace.
  *
- * Versions: another MAJOR cannot be read. Another MINOR has other sums (struct ms_aggregate)
- * or kinds of event. A newer one than the reader's is not read, nor one older than
- * MS_FORMAT_OLDEST_MINOR.
+ * Versions: a reader cannot read another MAJOR. Another MINOR has other sums (struct ms_aggregate)
+ * or kinds of event. A reader reads MINORs from MS_FORMAT_OLDEST_MINOR up to its own.
  *   2  MS_EVENT_WAITS
  *   3  the next three fields of struct ms_oom_state: before, struct ms_log_oom was shorter;
  *      MS_EVENT_LOST
@@ -56,17 +55,19 @@
 #include "report/trace/series.h"
 #include "report/trace/verdict.h"
 
-#define MS_TRACE_FILE          "trace.mshm"
-#define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
-#define MS_FORMAT_MAJOR        3
-#define MS_FORMAT_MINOR        10
-#define MS_FORMAT_OLDEST_MINOR 1                   /* that is read: its sums are the same */
-#define MS_FORMAT_LAST_KIND    MS_EVENT_GIVEN_BACK /* the last that this MINOR has */
-#define MS_BYTE_ORDER          0x01020304u
-#define MS_EXTENT_BYTES        262144u
-#define MS_EXTENT_MAGIC        0x5848534du /* "MSHX" */
-#define MS_TAIL_OFFSET         131072u
-#define MS_TAIL_EVENTS         128u /* a power of two */
+#define MS_TRACE_FILE   "trace.mshm"
+#define MS_FORMAT_MAGIC "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
+#define MS_FORMAT_MAJOR 3
+#define MS_FORMAT_MINOR 10
+#define MS_FORMAT_OLDEST_MINOR                                                                   \
+    1                                           /* the oldest one that is read: its sums are the \
+                                                   same */
+#define MS_FORMAT_LAST_KIND MS_EVENT_GIVEN_BACK /* the last kind of this MINOR */
+#define MS_BYTE_ORDER       0x01020304u
+#define MS_EXTENT_BYTES     262144u
+#define MS_EXTENT_MAGIC     0x5848534du /* "MSHX" */
+#define MS_TAIL_OFFSET      131072u
+#define MS_TAIL_EVENTS      128u /* a power of two */
 
 #define MS_RUN_ID_BYTES  256
 #define MS_HOST_BYTES    256
@@ -85,7 +86,7 @@ _Static_assert(MS_EVENT_KIND_COUNT == MS_FORMAT_LAST_KIND + 1,
 
 enum ms_trace_state {
     MS_TRACE_OPEN,  /* being written, or its process was killed */
-    MS_TRACE_CLOSED /* ended in order */
+    MS_TRACE_CLOSED /* closed in order */
 };
 
 /* Strings are terminated by a zero byte within their field. */
@@ -109,23 +110,24 @@ struct ms_file_header {
     char options[MS_OPTIONS_BYTES];
     uint64_t checksum; /* of all bytes before it */
 
-    /* From here on the fields change while the process runs. */
+    /* The fields from here on change while the process runs. */
     char versions[MS_VERSION_COUNT][MS_VERSION_BYTES];
     _Atomic uint32_t state; /* enum ms_trace_state */
     uint32_t exit_known;
     int32_t exit_status;
     uint32_t unused_too;
-    uint64_t end_time_ns;             /* where state is CLOSED */
-    _Atomic uint64_t events;          /* all that were recorded, kept or not, packed or not */
-    _Atomic uint64_t lost_events;     /* no room in the file: in the sums only */
-    _Atomic uint64_t recycled_events; /* were in windows that made room for newer ones */
-    _Atomic uint64_t lost_entries;    /* log entries for which there was no room */
+    uint64_t end_time_ns;             /* valid if state is CLOSED */
+    _Atomic uint64_t events;          /* all recorded events, kept or not, packed or not */
+    _Atomic uint64_t lost_events;     /* no room in the file: only the sums have them */
+    _Atomic uint64_t recycled_events; /* their windows made room for newer ones */
+    _Atomic uint64_t lost_entries;    /* log entries that found no room */
     _Atomic uint64_t disk_full;       /* 1 once the file could not grow */
     _Atomic uint64_t lost_definitions;
 };
 
-/* Event i lies at events[i % MS_TAIL_EVENTS], complete before the header's `events` counts it, and
- * until event i + MS_TAIL_EVENTS is written; that happens only after it was packed. */
+/* Event i lies at events[i % MS_TAIL_EVENTS]. It is complete before the header's `events` counts
+ * it, and stays until event i + MS_TAIL_EVENTS is written, which happens only after event i was
+ * packed. */
 struct ms_tail {
     struct ms_timed_event events[MS_TAIL_EVENTS];
 };
@@ -142,7 +144,7 @@ struct ms_extent_header {
     uint32_t magic;
     uint32_t kind; /* enum ms_extent_kind */
     uint64_t trace_id;
-    uint64_t start_time_ns;     /* windows: what the first record's time is relative to */
+    uint64_t start_time_ns;     /* windows: the first record's time is relative to it */
     uint64_t first_event;       /* windows: number of the first record's event */
     uint32_t base_count;        /* windows */
     uint32_t payload_offset;    /* from the start of the extent */
@@ -167,8 +169,7 @@ struct ms_device_page {
     uint32_t has_uuid;
     char name[MS_NAME_BYTES];
     uint8_t uuid[MS_UUID_BYTES];
-    _Atomic uint64_t
-        current; /* copy[current & 1] is valid; the other one changes before this does */
+    _Atomic uint64_t current; /* copy[current & 1] is valid; changes are made in the other one */
     struct ms_device_sums copy[2];
     struct ms_series_pair series;
 };
@@ -179,7 +180,7 @@ struct ms_log_entry {
     uint32_t kind;  /* enum ms_log_kind */
     uint32_t bytes; /* of the payload, without padding */
     uint64_t time_ns;
-    uint64_t event;  /* events recorded before */
+    uint64_t event;  /* number of events recorded before it */
     uint64_t device; /* OOM, THRESHOLD */
 };
 
@@ -187,12 +188,12 @@ struct ms_log_entry {
 struct ms_log_oom {
     struct ms_oom_state state;
     struct ms_counters counters; /* at that moment */
-    uint64_t allocations;        /* allocations and allocations of the device before it */
+    uint64_t allocations;        /* the device's allocations before it, of blocks and of tensors */
     struct ms_moment peak_live;  /* so far */
 };
 
-/* struct ms_oom_state grew in the middle of it: its bytes in the payload of an entry of so many
- * bytes, of any version that is read; 0: of none. */
+/* struct ms_oom_state grew in the middle of this entry. Returns its bytes in an entry of so many
+ * payload bytes, of any version that is read; 0: no version has such an entry. */
 static inline uint64_t ms_log_oom_state_bytes(uint64_t entry_bytes)
 {
     const uint64_t beside = sizeof(struct ms_log_oom) - sizeof(struct ms_oom_state);
@@ -217,8 +218,9 @@ struct ms_site_entry {
     uint32_t bytes; /* of the payload, without padding */
 };
 
-/* Of the fields before `checksum`, the sequence, and all bytes from the header's end to the payload
- * (none where payload_offset is out of range). The whole extent lies at `header`. */
+/* The checksum of the fields before `checksum`, of the sequence, and of all bytes from the header's
+ * end to the payload (none if payload_offset is out of range). The whole extent lies at
+ * `header`. */
 uint64_t ms_extent_checksum(const struct ms_extent_header *header, uint64_t sequence);
 
 _Static_assert(offsetof(struct ms_device_page, copy) ==

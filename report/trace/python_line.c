@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPython's three ways to say which line an instruction is of: co_lnotab until 3.9, the line table
- * of 3.10, the location table since 3.11. Tables come from a stranger's memory: reads stay inside,
- * a line that leaves the range of numbers is none. */
+/* Finds the line of an instruction, in CPython's three formats: co_lnotab until 3.9, the line table
+ * of 3.10, the location table since 3.11. Tables come from a stranger's memory: reads stay inside
+ * them, and a line that is out of range counts as none. */
 #include "report/trace/python_line.h"
 
 #include <stddef.h>
 
 #define VERSION(major, minor) ((uint32_t)(major) << 8 | (uint32_t)(minor))
 #define INSTRUCTION_BYTES     2u
-#define NO_LINE               (-128) /* a line step of 3.10 that means: none */
+#define NO_LINE               (-128) /* a line step of 3.10 that means: no line */
 
 /* Location codes of 3.11 (Objects/locations.md, InternalDocs/code_objects.md). */
 enum {
-    CODE_ONE_LINE_0 = 10, /* 10 to 12: so many lines further */
+    CODE_ONE_LINE_0 = 10, /* 10 to 12: that many lines further */
     CODE_ONE_LINE_2 = 12,
     CODE_NO_COLUMNS = 13,
     CODE_LONG = 14,
@@ -24,7 +24,7 @@ static uint32_t as_line(int64_t line)
     return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
 }
 
-/* Pairs of a step in bytes and a step in lines; the lines count from the new place on. */
+/* Pairs of a step in bytes and a step in lines. The line holds from the new byte on. */
 static uint32_t line_by_lnotab(const uint8_t *table, size_t bytes, int64_t line,
                                uint32_t instruction)
 {
@@ -40,7 +40,7 @@ static uint32_t line_by_lnotab(const uint8_t *table, size_t bytes, int64_t line,
     return as_line(line);
 }
 
-/* Pairs too, but the line is that of the bytes stepped over. */
+/* Pairs too, but the line holds for the bytes stepped over. */
 static uint32_t line_by_line_table(const uint8_t *table, size_t bytes, int64_t line,
                                    uint32_t instruction)
 {
@@ -58,7 +58,8 @@ static uint32_t line_by_line_table(const uint8_t *table, size_t bytes, int64_t l
     return 0;
 }
 
-/* Six bits a byte, lowest first, the seventh says that more follow; the lowest bit is the sign. */
+/* Six bits a byte, lowest first; the seventh bit: more bytes follow; the number's lowest bit is the
+ * sign. */
 static int64_t signed_varint(const uint8_t *at, const uint8_t *end)
 {
     uint64_t value = 0;
@@ -72,7 +73,7 @@ static int64_t signed_varint(const uint8_t *at, const uint8_t *end)
     return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
 }
 
-/* Entries begin with a byte whose highest bit is set: a code, and how many instructions. */
+/* Entries begin with a byte whose highest bit is set: a code, and a number of instructions. */
 static uint32_t line_by_location_table(const uint8_t *table, size_t bytes, int64_t line,
                                        uint32_t instruction)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps, tags and moves of contents, as the trace recorded them, within bounds. */
+/* Keeps steps, tags and moves of contents, as the trace recorded them, within bounds. */
 #include "report/trace/recorded.h"
 
 #include "report/trace/aggregate.h"
@@ -13,7 +13,7 @@
 
 /* ---- steps ---- */
 
-/* Every second goes. */
+/* Drops every second step. */
 static void thin(struct ms_model_steps *steps)
 {
     struct ms_model_step *all = (struct ms_model_step *)steps->times.at;
@@ -68,8 +68,8 @@ static void begin_range(struct ms_model_tags *tags, const struct ms_event *event
     }
 }
 
-/* The innermost range of that tag on the thread; what was pushed within it and never ended, as
- * exceptions have it, ends with it. */
+/* Ends the innermost range of that tag on the thread, and all ranges inside it that never ended, as
+ * after an exception. */
 static void end_range(struct ms_model_tags *tags, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_model_range *all = (struct ms_model_range *)tags->ranges.at;
@@ -130,7 +130,7 @@ void ms_recorded_move(struct ms_buffer *moves, const struct ms_event *event, uin
     }
 }
 
-/* ---- put down ---- */
+/* ---- storing ---- */
 
 void ms_recorded_store(const struct ms_model_steps *steps, const struct ms_model_tags *tags,
                        const struct ms_buffer *moves, struct ms_buffer *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a trace tells apart from memory itself: steps and tags of the program, moves of contents.
- * Bounded, whatever the trace says; one caller at a time. */
+/* Events that are not about memory itself: the program's steps and tags, moves of contents.
+ * Bounded, whatever the trace holds; one caller at a time. */
 #ifndef MEMSHIM_REPORT_TRACE_RECORDED_H
 #define MEMSHIM_REPORT_TRACE_RECORDED_H
 
@@ -19,11 +19,11 @@ struct ms_model_move {
     bool down;
 };
 
-/* Steps as far as the program recorded them. */
+/* Steps that the program recorded. */
 struct ms_model_steps {
-    struct ms_buffer times; /* struct ms_model_step, in order: of one in `stride` that were read */
+    struct ms_buffer times; /* struct ms_model_step, in order: one in `stride` of those read */
     uint64_t count, stride; /* read */
-    uint64_t number;        /* of the last one: those before it may be in no record any more */
+    uint64_t number;        /* of the last one: the records of earlier ones may be gone */
     bool by_source[MS_STEP_SOURCE_COUNT];
 };
 
@@ -33,22 +33,22 @@ struct ms_model_step {
 
 /* When a tag was on a thread's stack. */
 struct ms_model_range {
-    uint64_t begin_ns, end_ns; /* end: UINT64_MAX where it did not end */
+    uint64_t begin_ns, end_ns; /* end_ns: UINT64_MAX if it did not end */
     uint64_t thread, tag;
 };
 
 struct ms_model_tags {
     struct ms_buffer ranges; /* struct ms_model_range, in the order of their beginning */
     struct ms_buffer open;   /* size_t: which of them have not ended */
-    uint64_t left_out;       /* that there was no place for */
+    uint64_t left_out;       /* ranges that found no room */
 };
 
-/* An event of no device: a step, a tag. */
+/* Takes an event of no device: a step, a tag. */
 void ms_recorded_take(struct ms_model_steps *steps, struct ms_model_tags *tags,
                       const struct ms_event *event, uint64_t time_ns);
 
-/* MS_EVENT_SPILL or MS_EVENT_PROMOTE. Those of one standstill follow each other within its own
- * time, and are one; moves: struct ms_model_move. */
+/* Takes MS_EVENT_SPILL or MS_EVENT_PROMOTE. Events of one standstill, which follow each other
+ * within its own time, become one move. moves: struct ms_model_move. */
 void ms_recorded_move(struct ms_buffer *moves, const struct ms_event *event, uint64_t time_ns);
 
 /* As ms_site_table_store and _load (site_sums.h). */

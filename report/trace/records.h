@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records of one window, one after the other: the one walk over them, for the window that the
- * reader loaded last and for the writer's own. Pure. */
+/* Walks over the records of one window. The reader uses it for the window that it loaded last, the
+ * writer for its own. Pure. */
 #ifndef MEMSHIM_REPORT_TRACE_RECORDS_H
 #define MEMSHIM_REPORT_TRACE_RECORDS_H
 
@@ -13,12 +13,12 @@
 struct ms_records {
     struct ms_codec *codec;
     const uint8_t *at;
-    uint64_t left_bytes; /* after the last one was read: those that are none */
-    uint32_t count;      /* read */
+    uint64_t left_bytes; /* after the last one read: bytes that are no records */
+    uint32_t count;      /* records read */
 };
 
-/* header: of a whole window, whose payload_offset is in range; committed_bytes: of its records,
- * which lie in it, with MS_RECORD_MAX_BYTES that can be read behind them. */
+/* Begins a walk. header: of a whole window, whose payload_offset is in range; committed_bytes: of
+ * its records, which lie in it. MS_RECORD_MAX_BYTES behind them must be readable. */
 static inline struct ms_records ms_records_begin(struct ms_codec *codec,
                                                  const struct ms_extent_header *header,
                                                  uint64_t committed_bytes)
@@ -29,7 +29,7 @@ static inline struct ms_records ms_records_begin(struct ms_codec *codec,
                                .left_bytes = committed_bytes};
 }
 
-/* False where there is no further one. */
+/* False: there are no more. */
 static inline bool ms_records_next(struct ms_records *records, struct ms_event *event,
                                    uint64_t *time_ns)
 {

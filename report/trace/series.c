@@ -58,7 +58,7 @@ static struct ms_series *widen(struct ms_series_pair *pair)
     return new;
 }
 
-/* The copy that is current, wide enough for this time; null past the end of all times. */
+/* The current copy, wide enough for this time; null: past the end of all times. */
 static struct ms_series *series_for(struct ms_series_pair *pair, uint64_t time_ns)
 {
     const uint32_t current = atomic_load_explicit(&pair->current, memory_order_relaxed) & 1;
@@ -73,7 +73,7 @@ static struct ms_series *series_for(struct ms_series_pair *pair, uint64_t time_n
     return series;
 }
 
-/* What held when a bucket began belongs to its extremes. */
+/* A bucket's extremes include the values at its beginning. */
 static void begin_bucket(const struct ms_series *series, struct ms_bucket *bucket,
                          const uint64_t *values)
 {
@@ -136,7 +136,7 @@ void ms_series_note(struct ms_series_pair *pair, const struct ms_moment *moment)
     }
 }
 
-/* The row's events in the bucket of its first one; returns how many those are. */
+/* Adds the events of the row that fall into the bucket of its first one; returns how many. */
 static size_t note_bucket(struct ms_series *series, const struct ms_moment *others,
                           const struct ms_timed_event *row, const uint64_t *live_bytes,
                           size_t count)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An event and when it was recorded: what waits in a trace's tail (format.h) to be packed. */
+/* An event with its time: the entries of a trace's tail (format.h), before they are packed. */
 #ifndef MEMSHIM_REPORT_TRACE_TIMED_EVENT_H
 #define MEMSHIM_REPORT_TRACE_TIMED_EVENT_H
 

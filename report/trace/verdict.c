@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sentence that says why an allocation failed. */
+/* Writes the sentence that says why an allocation failed. */
 #include "report/trace/verdict.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "allocator/base/units.h"
 #include "report/trace/verdict_rule.h"
 
-/* Sums of a state that may be damaged: they stop at the largest value, and at 0. */
+/* Saturating sums, for a state that may be damaged: they stop at the largest value, and at 0. */
 static uint64_t plus(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -42,12 +42,12 @@ const char *ms_verdict_name(enum ms_verdict verdict)
     }
 }
 
-/* What follows from a state. */
+/* Values derived from a state. */
 struct analysis {
     struct ms_verdict_terms terms;
-    enum ms_verdict nearest; /* which of the bounds is the tightest */
+    enum ms_verdict nearest; /* the tightest of the bounds */
     uint64_t need_bytes, room_bytes;
-    uint64_t to_be_had_bytes; /* uncharged, or free in chunks that seemed to be no obstacle */
+    uint64_t to_be_had_bytes; /* uncharged, or free in chunks that seemed usable */
     uint64_t short_bytes;
 };
 
@@ -69,7 +69,7 @@ static struct analysis analyse(const struct ms_oom_state *state)
     return a;
 }
 
-/* "the cap (41.80 GiB, fraction 0.95)", or what else was the limit. */
+/* "the cap (41.80 GiB, fraction 0.95)", or the name of another limit. */
 static void limit_text(const struct ms_oom_state *state, const struct analysis *a, char *text,
                        size_t text_bytes)
 {
@@ -128,7 +128,7 @@ static void say_what(const struct ms_oom_state *state, const struct analysis *a,
     }
 }
 
-/* They did not fit by themselves, so `end` says; or hardly anything was left beside them. */
+/* Live bytes and request did not fit by themselves, as `end` says; or they left hardly anything. */
 static void say_need(const struct analysis *a, const char *end, char *text, size_t text_bytes)
 {
     char need[MS_UNIT_TEXT_BYTES], room[MS_UNIT_TEXT_BYTES], rest[96] = "";
@@ -188,7 +188,7 @@ static void say_torch_refused(const struct ms_oom_state *state, char *text, size
              "set_per_process_memory_fraction counts what it keeps cached");
 }
 
-/* "python3 (pid 4711): 1.90 GiB"; of a damaged trace the name may be anything. */
+/* "python3 (pid 4711): 1.90 GiB"; in a damaged trace the name may be anything. */
 static int say_other(const struct ms_other_process *other, char *text, size_t text_bytes)
 {
     char bytes[MS_UNIT_TEXT_BYTES], name[MS_OTHER_NAME_BYTES];
@@ -215,7 +215,7 @@ bool ms_verdict_of_shared_cap(const struct ms_oom_state *state)
     return state->shared.others_bytes > 0 && ms_verdict_need_bytes(&terms) <= state->shared.bytes;
 }
 
-/* Who has the rest of a cap that several have. */
+/* Which other processes have the rest of a shared cap. */
 static void say_shared_cap(const struct ms_oom_state *state, const struct analysis *a, char *text,
                            size_t text_bytes)
 {
@@ -283,7 +283,7 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
                  ms_bytes_text(state->pending_bytes, holes, sizeof(holes)));
         return;
     }
-    if (state->largest_free_bytes > 0) { /* else it is not known, or there is none */
+    if (state->largest_free_bytes > 0) { /* else it is unknown, or there is none */
         snprintf(range, sizeof(range), "; the largest free range was %s",
                  ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest)));
     }
@@ -373,7 +373,7 @@ static void say_not_device(const struct ms_oom_state *state, const struct analys
                  a->terms.driver_error);
         return;
     }
-    if (ms_verdict_lacking_bytes(&a->terms) > 0) { /* then what S has would have been enough */
+    if (ms_verdict_lacking_bytes(&a->terms) > 0) { /* then S would have been enough */
         snprintf(text, text_bytes,
                  "%s of what is live could have gone to the host and was refused there: look at "
                  "its free memory, and at the limits of a container",
@@ -404,7 +404,8 @@ const char *ms_unspilled_text(const struct ms_oom_state *state)
     return state->unspilled_by < MS_UNSPILLED_COUNT ? texts[state->unspilled_by] : NULL;
 }
 
-/* Why live memory did not make the room; where it was the limit, that is the verdict. */
+/* Whether to say why live memory did not make room. If the reason was the limit, the verdict says
+ * so already. */
 static bool says_unspilled(const struct ms_oom_state *state, const struct analysis *a,
                            enum ms_verdict verdict)
 {

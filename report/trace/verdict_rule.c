@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule that decides why an allocation failed, and what it decides by. docs/report.md has it in
- * words. */
+/* The rule that decides why an allocation failed, and the terms it uses. docs/report.md explains
+ * both. */
 #include "report/trace/verdict_rule.h"
 
-#define NOTHING_LEFT_PART 100 /* of a bound: less than so much of it beside what is needed */
+#define NOTHING_LEFT_PART 100 /* of a bound: less than this part of it left beside the need */
 
-/* Sums of a state that may be damaged: they stop at the largest value, and at 0. */
+/* Saturating sums, for a state that may be damaged: they stop at the largest value, and at 0. */
 static uint64_t plus(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -28,9 +28,9 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 /* ---- the terms ---- */
 
-/* What the driver's own limit leaves this process; UINT64_MAX where there is none, or where it does
- * not count: more is in use than it allows (a setting for MPS means nothing without MPS), or
- * something else is tighter. */
+/* The bytes that the driver's own limit leaves this process; UINT64_MAX: there is none, or it does
+ * not count. It does not if more is in use than it allows (a setting for MPS means nothing without
+ * MPS), or if something else is tighter. */
 static uint64_t driver_bytes(const struct ms_oom_state *state)
 {
     const uint64_t held = minus(state->charged_bytes, state->context_bytes);
@@ -45,13 +45,13 @@ static uint64_t driver_bytes(const struct ms_oom_state *state)
     const uint64_t room =
         minus(state->limit_bytes, minus(state->limit_used_bytes, state->charged_bytes));
 
-    /* The driver may say that only what its limit leaves is free: then the rest seems to be other
-     * processes', more or less. */
+    /* The driver may report as free only what its limit leaves: the rest then looks like other
+     * processes' memory, more or less. */
     return room < state->cap_bytes && room <= plus(left, left / 32) ? room : UINT64_MAX;
 }
 
-/* An older trace counts as live on the device what lies on the host, but for what cannot be there;
- * and of what could have moved it tells only that a limit stood before it. */
+/* An older trace counts memory on the host as live on the device, except the part that cannot fit
+ * there. Of movable memory it only has whether a limit prevented the move. */
 static void guess_terms(const struct ms_oom_state *state, struct ms_verdict_terms *terms)
 {
     const bool forwarded = state->pinned_by == MS_PINNED_BY_POOL_OFF;
@@ -168,14 +168,15 @@ bool ms_verdict_lacked_holes(const struct ms_verdict_terms *terms)
     return lacking > 0 && lacking <= plus(terms->hole_bytes, terms->pending_bytes);
 }
 
-/* What is there and the piece, beside what the host would take. */
+/* The bytes in use and the piece, less the bytes that the host would take. */
 static uint64_t with_piece(const struct ms_verdict_terms *terms, uint64_t to_host_bytes)
 {
     return minus(plus(plus(terms->fixed_bytes, terms->live_bytes), terms->piece_bytes),
                  to_host_bytes);
 }
 
-/* Also where the bytes would just do, but lay in the last corners of what is full. */
+/* Counts as limited also if the bytes would just fit, but lay in the last corners of a full
+ * device. */
 static bool only_spilling_is_limited(const struct ms_verdict_terms *terms)
 {
     const uint64_t room = ms_verdict_room_bytes(terms);
@@ -186,7 +187,7 @@ static bool only_spilling_is_limited(const struct ms_verdict_terms *terms)
            with_piece(terms, terms->movable_bytes) <= room;
 }
 
-/* Queued work alone stood in the way: its end would have served the request. */
+/* Whether only queued work stood in the way: its end would have served the request. */
 static bool only_work_is_in_the_way(const struct ms_verdict_terms *terms)
 {
     return ms_verdict_lacking_bytes(terms) <= terms->pending_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structs as varints of 64-bit words, with runs of zeros counted. */
+/* Codes structs as varints of 64-bit words, and counts runs of zeros. */
 #include "report/trace/words.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static uint64_t get_varint(struct ms_words_in *in)
     return value;
 }
 
-/* A zero that stands alone is written as a row of one. */
+/* A single zero is written as a run of one. */
 void ms_words_put(struct ms_buffer *out, uint64_t word)
 {
     put_varint(out, word);
