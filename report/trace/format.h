@@ -55,19 +55,17 @@
 #include "report/trace/series.h"
 #include "report/trace/verdict.h"
 
-#define MS_TRACE_FILE   "trace.mshm"
-#define MS_FORMAT_MAGIC "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
-#define MS_FORMAT_MAJOR 3
-#define MS_FORMAT_MINOR 10
-#define MS_FORMAT_OLDEST_MINOR                                                                   \
-    1                                           /* the oldest one that is read: its sums are the \
-                                                   same */
-#define MS_FORMAT_LAST_KIND MS_EVENT_GIVEN_BACK /* the last kind of this MINOR */
-#define MS_BYTE_ORDER       0x01020304u
-#define MS_EXTENT_BYTES     262144u
-#define MS_EXTENT_MAGIC     0x5848534du /* "MSHX" */
-#define MS_TAIL_OFFSET      131072u
-#define MS_TAIL_EVENTS      128u /* a power of two */
+#define MS_TRACE_FILE          "trace.mshm"
+#define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
+#define MS_FORMAT_MAJOR        3
+#define MS_FORMAT_MINOR        10
+#define MS_FORMAT_OLDEST_MINOR 1                   /* oldest that is read: its sums are the same */
+#define MS_FORMAT_LAST_KIND    MS_EVENT_GIVEN_BACK /* the last kind of this MINOR */
+#define MS_BYTE_ORDER          0x01020304u
+#define MS_EXTENT_BYTES        262144u
+#define MS_EXTENT_MAGIC        0x5848534du /* "MSHX" */
+#define MS_TAIL_OFFSET         131072u
+#define MS_TAIL_EVENTS         128u /* a power of two */
 
 #define MS_RUN_ID_BYTES  256
 #define MS_HOST_BYTES    256

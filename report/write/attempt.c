@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the attempt of a run by the folders of those before it. */
+/* Finds the attempt of a run by the folders of earlier attempts. */
 #include "report/write/attempt.h"
 
 #include <dirent.h>
@@ -12,11 +12,12 @@
 #include "report/write/trace_folder.h"
 
 #define NAME_BYTES 128
-#define GAP        3 /* attempts in a row whose processes may have used no device, and left nothing */
+/* Attempts in a row whose processes may have used no device, and so left no folder */
+#define GAP 3
 
-/* By the output folder's descriptor: whole paths would take much of a small stack. */
+/* Uses the output folder's descriptor: whole paths would take much of a small stack. */
 struct search {
-    int output; /* -1: there is none yet */
+    int output; /* -1: none yet */
     char run[NAME_BYTES], rank[NAME_BYTES], self[2 * NAME_BYTES];
 };
 
@@ -33,7 +34,8 @@ static bool is_there(const struct search *search, int32_t attempt)
     return fstatat(search->output, name, &status, 0) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* Whether a process had this rank in that attempt, and this one had not: before an exec it may. */
+/* Whether another process had this rank in that attempt. This process itself may have had it,
+ * before an exec. */
 static bool has_rank(const struct search *search, int32_t attempt)
 {
     char name[NAME_BYTES + 16];

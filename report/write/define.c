@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Definitions of call sites (definitions.h): in extents of their own, never recycled. Written
- * seldom, once a site: all under `growing`, so that no emitter of events waits for one. */
+/* Writes definitions of call sites (definitions.h) into extents of their own, which are never
+ * recycled. It writes rarely, once a site: all under `growing`, so that no emitter of events waits
+ * for it. */
 #include <errno.h>
 #include <string.h>
 
 #include "report/write/writer_state.h"
 
-/* Needs `growing`. False where the extent in use has no room. */
+/* Needs `growing`. False: the extent in use has no room. */
 static bool put(struct ms_trace *trace, struct ms_site_entry entry, const void *payload)
     MS_REQUIRES(ms_trace_growing_role)
 {
@@ -33,8 +34,8 @@ static bool put(struct ms_trace *trace, struct ms_site_entry entry, const void *
     return true;
 }
 
-/* Needs `growing`. The extent in use stays where there is no room for another one: something
- * smaller may fit into it. */
+/* Needs `growing`. If there is no room for another extent, the one in use stays: something smaller
+ * may fit into it. */
 static bool next(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_mapped fresh = {0};

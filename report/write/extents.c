@@ -47,7 +47,7 @@ void ms_mapped_publish(struct ms_trace *trace, struct ms_extent_header *header, 
     ms_trace_put(trace, &header->sequence, sizeof(header->sequence));
 }
 
-/* Out of line, where the compiler's thread sanitizer, which knows no fences, lets them be. */
+/* Out of line, because GCC's thread sanitizer does not support fences: there it is not checked. */
 __attribute__((noinline)) void ms_mapped_withdraw(struct ms_trace *trace,
                                                   struct ms_extent_header *header)
 {
@@ -104,7 +104,7 @@ int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent)
     return 0;
 }
 
-/* Needs `growing`. Two windows at the least stay: the one that fills and the one before it. */
+/* Needs `growing`. At least two windows stay: the one being filled and the one before it. */
 static int next_window(struct ms_trace *trace, struct ms_mapped *extent)
     MS_REQUIRES(ms_trace_growing_role)
 {
@@ -115,7 +115,7 @@ static int next_window(struct ms_trace *trace, struct ms_mapped *extent)
         if (!error) {
             return 0;
         }
-        /* More room may come later; the digest reckons with what there is. */
+        /* More room may come later; the digest counts on the present room. */
         trace->ring_limit =
             trace->ring_count + 2 > MS_MIN_WINDOWS ? trace->ring_count + 2 : MS_MIN_WINDOWS;
         ms_trace_disk_full(trace);
@@ -189,7 +189,7 @@ void ms_window_switch(struct ms_trace *trace, uint64_t now_ns)
 
 /* ---- pages of devices, and the log ---- */
 
-/* Called without the lock. A device that the file has no room for keeps its sums in memory: the
+/* Called without the lock. If the file has no room for a device, its sums stay in memory: the
  * windows repeat them. */
 void ms_device_make(struct ms_trace *trace, uint8_t device)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the tail into the window, the sums and the timeline: the work that an event costs, done for
- * a row of them at once. */
+/* Packs events from the tail into the window, the sums and the timeline, a row of them at once. */
 #include "report/write/writer_state.h"
 
-#define RETRY_EVENTS 65536u /* lost ones between two tries to get room again */
+#define RETRY_EVENTS 65536u /* lost events between two tries to get room again */
 
 void ms_sums_commit(struct ms_trace *trace, uint8_t device, uint64_t end_event)
 {
@@ -11,7 +10,7 @@ void ms_sums_commit(struct ms_trace *trace, uint8_t device, uint64_t end_event)
     const uint64_t next = atomic_load_explicit(&page->current, memory_order_relaxed) + 1;
     struct ms_device_sums *copy = &page->copy[next & 1];
 
-    /* Not before the copy that was valid until now is known to be: a live reader compares. */
+    /* A live reader must see that the other copy is valid before this one changes. */
     atomic_thread_fence(memory_order_release);
     copy->end_event = end_event;
     copy->sums = trace->sums[device];
@@ -20,7 +19,7 @@ void ms_sums_commit(struct ms_trace *trace, uint8_t device, uint64_t end_event)
     ms_trace_put(trace, &page->current, sizeof(page->current));
 }
 
-/* The buckets before what counts them. */
+/* The buckets first, and then their count. */
 static void put_series(struct ms_trace *trace, struct ms_series_pair *pair)
 {
     struct ms_series *series =
@@ -31,7 +30,7 @@ static void put_series(struct ms_trace *trace, struct ms_series_pair *pair)
     ms_trace_put(trace, &pair->current, sizeof(pair->current));
 }
 
-/* Folds the beginning of the row, events of one device, into its sums and timeline. */
+/* Adds the beginning of the row, events of one device, to its sums and timeline. */
 static size_t fold_some(struct ms_trace *trace, const struct ms_timed_event *row, size_t count)
     MS_REQUIRES(ms_trace_role)
 {
@@ -99,8 +98,8 @@ static size_t record(struct ms_trace *trace, const struct ms_timed_event *row, s
     return written;
 }
 
-/* The window in use is full. Needs the lock, which it lets go in between. False where there is no
- * room for another one. */
+/* The window in use is full: takes the next. Needs the lock, which it releases in between. False:
+ * there is no room for another one. */
 static bool grow(struct ms_trace *trace) MS_REQUIRES(ms_trace_role)
 {
     const uint64_t lost = atomic_load_explicit(&trace->header->lost_events, memory_order_relaxed);
@@ -133,7 +132,7 @@ void ms_tail_pack(struct ms_trace *trace, bool may_grow)
         } else if (trace->spare.header && !trace->retired.header) {
             ms_window_switch(trace, row->time_ns);
         } else if (may_grow) {
-            may_grow = grow(trace); /* other threads may have packed meanwhile: look again */
+            may_grow = grow(trace); /* other threads may have packed meanwhile: check again */
         } else {
             ms_trace_add(trace, &trace->header->lost_events, count);
             fold(trace, row, count);

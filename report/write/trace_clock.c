@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time from the processor's counter, held against the system's clock. */
+/* Reads time from the processor's counter, checked against the system's clock. */
 #include "report/write/trace_clock.h"
 
 #include <fcntl.h>
@@ -8,12 +8,14 @@
 
 #include "allocator/base/clock.h"
 
-#define BELIEVED_NS UINT64_C(1000000)   /* the counter, without asking the system again */
-#define MEASURED_NS UINT64_C(20000000)  /* at least, before a rate is believed: some ppm */
-#define RENEWED_NS  UINT64_C(500000000) /* after which the rate is measured anew */
+/* How long to rely on the counter between two readings of the system's clock */
+#define BELIEVED_NS UINT64_C(1000000)
+/* The shortest measurement of a rate that counts: some ppm of error */
+#define MEASURED_NS UINT64_C(20000000)
+#define RENEWED_NS  UINT64_C(500000000) /* measure the rate again after this */
 
-/* aarch64's counter is the one that its kernel uses, always. On x86-64 the kernel chooses another
- * clock where processors' counters stop, change their rate, or differ. */
+/* On aarch64 the kernel always uses this counter. On x86-64 it chooses another clock if processors'
+ * counters stop, change their rate, or differ. */
 static bool is_usable(void)
 {
 #if defined(__x86_64__)
@@ -50,8 +52,8 @@ void ms_clock_init(struct ms_clock *clock)
     begin_measurement(clock);
 }
 
-/* A rate that is far from the one before means that one of the two clocks stood still (the machine
- * slept): it is measured again before it is believed. */
+/* A rate far from the one before means that one of the two clocks stood still (the machine slept):
+ * it is measured again before use. */
 static void measure(struct ms_clock *clock)
 {
     const uint64_t ticks = clock->ticks - clock->first_ticks;

@@ -2,9 +2,9 @@
 /* CLOCK_MONOTONIC, read from the processor's counter: a third of the price of the system's call,
  * which a trace pays at every event.
  *
- * The counter is believed only where the kernel itself keeps time by it, and only for a millisecond
- * after a reading of the system's clock; its rate is measured against that clock as time goes by.
- * Everywhere else each reading is the system's. Not thread-safe: the caller holds a lock. */
+ * The counter is used only if the kernel itself keeps time by it, and only for a millisecond after
+ * a reading of the system's clock, against which its rate is measured again and again. Otherwise
+ * each reading asks the system. Not thread-safe: the caller holds a lock. */
 #ifndef MEMSHIM_REPORT_WRITE_TRACE_CLOCK_H
 #define MEMSHIM_REPORT_WRITE_TRACE_CLOCK_H
 
@@ -16,7 +16,7 @@
 
 struct ms_clock {
     uint64_t ticks, ns;             /* the last reading of the system's clock */
-    uint64_t good_ticks;            /* after it for which the counter is believed; 0: not at all */
+    uint64_t good_ticks;            /* for so many ticks after it the counter is used; 0: never */
     uint64_t scale;                 /* ns a tick << MS_CLOCK_SHIFT */
     uint64_t first_ticks, first_ns; /* where the measurement of the rate began */
     bool usable;
@@ -43,8 +43,8 @@ static inline uint64_t ms_clock_ticks(void)
 #endif
 }
 
-/* Nanoseconds of CLOCK_MONOTONIC at a reading of the counter from just now, where the counter is
- * believed. May fall behind an earlier answer by the error of the rate. */
+/* Nanoseconds of CLOCK_MONOTONIC at a reading of the counter from just now. False: the counter may
+ * not be used. May fall behind an earlier result by the error of the rate. */
 static inline bool ms_trace_clock_known(const struct ms_clock *clock, uint64_t ticks, uint64_t *ns)
 {
     const uint64_t passed = ticks - clock->ticks;
@@ -53,7 +53,7 @@ static inline bool ms_trace_clock_known(const struct ms_clock *clock, uint64_t t
     return __builtin_expect(passed < clock->good_ticks, 1);
 }
 
-/* The same anywhere. */
+/* The same, and asks the system if it must. */
 static inline uint64_t ms_trace_clock_ns(struct ms_clock *clock, uint64_t ticks)
 {
     uint64_t ns;

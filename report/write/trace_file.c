@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file below the writer: room ahead of use, mappings, and copies where those fail. */
+/* The file below the writer: allocates space ahead of use, maps windows, and copies where mappings
+ * fail. */
 #include "report/write/trace_file.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@
 #include "report/trace/format.h"
 #include "report/write/window_guard.h"
 
-#define HIGH_FD    700 /* out of the way of programs that count on low numbers or close them all */
+/* Out of the way of programs that count on low numbers, or close all of them */
+#define HIGH_FD    700
 #define ZERO_BYTES 4096
 
 int ms_trace_file_create(struct ms_trace_file *file, const char *path)
@@ -42,7 +44,7 @@ int ms_trace_file_create(struct ms_trace_file *file, const char *path)
         unlink(path);
         return error;
     }
-    /* Some file systems have no locks: then a reader takes the process for ended. */
+    /* Some file systems have no locks: readers then think that the process has ended. */
     (void)flock(fd, LOCK_EX | LOCK_NB);
     file->fd = fd;
     file->device = status.st_dev;
@@ -91,7 +93,7 @@ static int fail(struct ms_trace_file *file, int error)
     return error;
 }
 
-/* Programs close descriptors that they did not open (daemons all of them) and get the number again
+/* Some programs close descriptors that they did not open (all daemons do), and get the same number
  * for a file of their own, which must not be written here. */
 static int check_fd(struct ms_trace_file *file)
 {
@@ -116,11 +118,11 @@ static int check_fd(struct ms_trace_file *file)
         (void)flock(fd, LOCK_EX | LOCK_NB);
         file->fd = fd;
     }
-    /* Somebody has cut it: what would be written to it from here on had nothing before it. */
+    /* Somebody has cut the file: later writes would have nothing in front of them. */
     return bytes < file->bytes ? fail(file, ESTALE) : 0;
 }
 
-/* Where the file system cannot allocate ahead, written zeros do the same. */
+/* For file systems that cannot allocate ahead: writing zeros does the same. */
 static int write_zeros(int fd, uint64_t offset)
 {
     static const char zeros[ZERO_BYTES];
@@ -160,7 +162,7 @@ int ms_trace_file_grow(struct ms_trace_file *file, uint64_t *offset)
     if (error) {
         return error;
     }
-    /* Past this limit the kernel would send SIGXFSZ, which ends the application. */
+    /* Beyond this limit the kernel would send SIGXFSZ, which ends the application. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         file->bytes + MS_EXTENT_BYTES > limit.rlim_cur) {
         return EFBIG;
@@ -177,7 +179,7 @@ int ms_trace_file_grow(struct ms_trace_file *file, uint64_t *offset)
 
 /* ---- windows ---- */
 
-/* The whole extent as the file has it. 0 or an errno. */
+/* Reads the whole extent from the file. 0 or an errno. */
 static int read_extent(const struct ms_trace_file *file, uint64_t offset, char *to)
 {
     for (size_t done = 0; done < MS_EXTENT_BYTES;) {
@@ -228,11 +230,11 @@ static int map_extent(struct ms_trace_file *file, uint64_t offset, char *window)
         const int error = errno;
 
         give_back(window);
-        /* Later, with others storing to windows, it is this mapping that fails, not all of them. */
+        /* Once other threads store to windows, only this mapping fails; the others stay. */
         if (error == ENOMEM || file->bytes > MS_EXTENT_BYTES) {
             return error;
         }
-        ms_trace_file_leave_mappings(file); /* the file system has none */
+        ms_trace_file_leave_mappings(file); /* the file system has no mappings */
         if (!file->copied) {
             return error;
         }
@@ -341,7 +343,8 @@ int ms_trace_file_error(struct ms_trace_file *file)
     const int error = atomic_load_explicit(&file->error, memory_order_relaxed);
     uint64_t bytes;
 
-    /* A store found it first: that knows no reason. */
+    /* If a store found the error first, the reason is unknown: it was a cut if the file is short
+     * now. */
     return error && is_ours(file, file->fd, &bytes) && bytes < file->bytes ? ESTALE : error;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder of a trace: its name, and the run that it belongs to. */
+/* Makes the folder of a trace, in the folder of its run. */
 #include "report/write/trace_folder.h"
 
 #include <errno.h>
@@ -53,14 +53,14 @@ static int make_folder(const char *path)
     const int error = errno;
     const bool there = stat(path, &status) == 0;
 
-    /* Whatever mkdir says of a folder that is there: it can be walked through. */
+    /* Whatever error mkdir gives for an existing folder: it can be walked through. */
     if (there && S_ISDIR(status.st_mode)) {
         return 0;
     }
     return there ? ENOTDIR : error;
 }
 
-/* path: changed meanwhile, and left as it was where all went well. */
+/* path: changed meanwhile; unchanged at the end on success. */
 static int make_folders(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -76,7 +76,7 @@ static int make_folders(char *path)
     return make_folder(path);
 }
 
-/* Writes a path's next part behind the `used` bytes of it. False: too long. */
+/* Writes the next part of a path after its `used` bytes. False: too long. */
 __attribute__((format(printf, 3, 4))) static bool add(char *path, size_t used, const char *format,
                                                       ...)
 {
@@ -90,8 +90,9 @@ __attribute__((format(printf, 3, 4))) static bool add(char *path, size_t used, c
     return length >= 0 && (size_t)length < PATH_MAX - used;
 }
 
-/* Puts the absolute path, without links, in an open folder's place: the application may change its
- * working directory later. Not by realpath, which takes much stack. Closes it. 0 or an errno. */
+/* Replaces `path` by the open folder's absolute path, without links: the application may change its
+ * working directory later. It does not use realpath, which takes much stack. Closes the folder. 0
+ * or an errno. */
 static int make_absolute(int folder, char *path)
 {
     char name[32];
@@ -109,7 +110,7 @@ static int make_absolute(int folder, char *path)
     return error;
 }
 
-/* dir: the new folder's name; a number behind it where that is taken. */
+/* dir: the new folder's name; with a number at its end if it is taken. */
 static int make_new_folder(char *dir, mode_t mode)
 {
     const size_t used = strlen(dir);
@@ -128,8 +129,8 @@ static int make_new_folder(char *dir, mode_t mode)
     return EEXIST;
 }
 
-/* The run's folder. Its name can be foretold, and others may write in the folder around it: a link
- * that another user has put there is not followed. */
+/* The run's folder. Its name is predictable, and others may write in the folder around it: do not
+ * follow a link that another user has put there. */
 static int make_run_folder(const char *dir, bool own)
 {
     struct stat status;
@@ -150,7 +151,7 @@ static int make_run_folder(const char *dir, bool own)
     return make_folder(dir);
 }
 
-/* dir: the output folder, absolute; the rest of the path is added. */
+/* dir: the output folder, absolute; the rest of the path is appended. */
 static int make_inside(const struct ms_trace_process *process, bool own, char *dir)
 {
     char run[RUN_BYTES], program[NAME_BYTES], host[NAME_BYTES], rank[16] = "";
@@ -175,7 +176,7 @@ static int make_inside(const struct ms_trace_process *process, bool own, char *d
     return make_new_folder(dir, own ? S_IRWXU : 0777);
 }
 
-/* All of it in `dir`: the caller's stack may be a small one. */
+/* Works in `dir` alone: the caller's stack may be a small one. */
 int ms_place_make(const char *output, const struct ms_trace_process *process, char *dir)
 {
     int error = add(dir, 0, "%s", output[0] ? output : ".") ? make_folders(dir) : ENAMETOOLONG;
@@ -194,7 +195,8 @@ int ms_place_make_own(const char *output, const struct ms_trace_process *process
     return error ? error : make_inside(process, true, dir);
 }
 
-/* The output folder above a process's, and the name of the run's in it; -1: there is none. */
+/* Opens the output folder above a process's folder; run: the run's name in it. -1: there is
+ * none. */
 static int open_output(const char *dir, char run[RUN_BYTES])
 {
     const char *end = strrchr(dir, '/'), *begin = end;

@@ -19,10 +19,10 @@ static struct guarded {
     _Atomic int *error;
 } guarded[MOST_TRACES];
 
-static struct sigaction before; /* what stood there when the handler was installed */
+static struct sigaction before; /* the program's action when the handler was installed */
 static bool installed;
 
-/* The fault is ours: the store is done again, into memory that nobody can take away. */
+/* The fault is in a window: the store is repeated, into memory that nobody can take away. */
 static bool put_memory(const siginfo_t *info)
 {
     const uintptr_t at = (uintptr_t)info->si_addr;
@@ -41,8 +41,8 @@ static bool put_memory(const siginfo_t *info)
     return false;
 }
 
-/* The default action is the system's: the instruction is done again and ends the process as it
- * would have without us. A signal that was sent is sent again. */
+/* Restores the system's default action: the instruction is repeated and ends the process as it
+ * would have without memshim. A signal that was sent is sent again. */
 static void leave_to_default(int signal, const siginfo_t *info)
 {
     struct sigaction otherwise = {.sa_handler = SIG_DFL};
@@ -87,8 +87,9 @@ static bool install(void)
         return true;
     }
     before = now;
-    /* As the program wanted its own to run, so that it can tell no difference. One that is to be
-     * called once only would have to be taken away by us: then there is no guard. */
+    /* The handler runs with the mask and flags of the program's own, so that the program sees no
+     * difference. A handler to be called only once would have to be removed here: then there is no
+     * guard. */
     ours.sa_mask = before.sa_mask;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (before.sa_flags & (SA_NODEFER | SA_RESTART));
     return !(before.sa_flags & (int)SA_RESETHAND) && sigaction(SIGBUS, &ours, NULL) == 0;

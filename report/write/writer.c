@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every event runs through: an event into the tail; and the entries of the log. */
+/* The path of every event into the tail; and the entries of the log. */
 #include "report/write/writer.h"
 
 #include <errno.h>
@@ -13,16 +13,16 @@
 #define MAX_NOTES_BYTES (64u << 10)
 #define MAX_THRESHOLDS  4096u
 
-/* In place of a device, for what happens to none. */
+/* Stands for a device in events of none. */
 #define NO_DEVICE UINT8_MAX
 
-/* Out of the way of what every event runs through. */
+/* Keeps rare cases out of the path of every event. */
 #define RARE __attribute__((noinline, cold))
 
-/* In a preload: reached without a call. */
+/* In a preloaded library: reached without a call. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool thread_is_met;
 
-/* Needs the lock. False where the log is full. */
+/* Needs the lock. False: the log is full. */
 static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const void *payload)
     MS_REQUIRES(ms_trace_role)
 {
@@ -59,7 +59,7 @@ static inline bool is_ready(const struct ms_trace *trace, uint8_t device) MS_REQ
            is_known(trace, device);
 }
 
-/* Does what is_ready misses, and seals a window that is full. Needs the lock, which it lets go in
+/* Does what is_ready found missing, and seals a full window. Needs the lock, which it releases in
  * between. False: the trace is closed, or there is no memory. */
 static RARE bool make_ready(struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
 {
@@ -99,8 +99,8 @@ static RARE bool make_ready(struct ms_trace *trace, uint8_t device) MS_REQUIRES(
     return is_ready(trace, device);
 }
 
-/* A thread tells its first event. Where it blocks the guard's signal, a fault in it would end the
- * process: then the windows are no mappings from here on. */
+/* Called at a thread's first event. If the thread blocks the guard's signal, a fault in it would
+ * end the process: then the windows become plain memory. */
 static RARE void meet_thread(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role)
 {
     const int saved = errno;
@@ -112,7 +112,7 @@ static RARE void meet_thread(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role)
     errno = saved;
 }
 
-/* Takes the lock, where an event of the device can be recorded. */
+/* Takes the lock if an event of the device can be recorded. */
 static inline bool lock_device(struct ms_trace *trace, uint8_t device)
     MS_TRY_ACQUIRE(true, ms_trace_role)
 {
@@ -127,8 +127,9 @@ static inline bool lock_device(struct ms_trace *trace, uint8_t device)
     return false;
 }
 
-/* From the store of the count on the event outlives the process. Needs the lock. */
-static inline void tell(struct ms_trace *trace, const struct ms_event *event, uint64_t time_ns)
+/* Records an event in the tail. Once the count is stored, the event outlives the process. Needs the
+ * lock. */
+static inline void record(struct ms_trace *trace, const struct ms_event *event, uint64_t time_ns)
     MS_REQUIRES(ms_trace_role)
 {
     struct ms_timed_event *timed = &trace->tail->events[trace->recorded % MS_TAIL_EVENTS];
@@ -139,13 +140,13 @@ static inline void tell(struct ms_trace *trace, const struct ms_event *event, ui
     atomic_store_explicit(&trace->header->events, trace->recorded, memory_order_release);
 }
 
-/* The same where windows are copies, too. */
-static inline void tell_file(struct ms_trace *trace, const struct ms_event *event, uint64_t time_ns)
-    MS_REQUIRES(ms_trace_role)
+/* The same, and copies it to the file if windows are no mappings. */
+static inline void record_in_file(struct ms_trace *trace, const struct ms_event *event,
+                                  uint64_t time_ns) MS_REQUIRES(ms_trace_role)
 {
     const struct ms_timed_event *timed = &trace->tail->events[trace->recorded % MS_TAIL_EVENTS];
 
-    tell(trace, event, time_ns);
+    record(trace, event, time_ns);
     ms_trace_put(trace, timed, sizeof(*timed));
     ms_trace_put(trace, &trace->header->events, sizeof(trace->header->events));
 }
@@ -169,7 +170,7 @@ static RARE void note_threshold(struct ms_trace *trace, const struct ms_event *e
     }
 }
 
-/* Kinds that nothing but their record is to be done for. */
+/* Kinds that need nothing but their record. */
 #define PLAIN_KINDS                                                                              \
     (~(MS_EVENTS_OF_PROCESS | UINT64_C(1) << MS_EVENT_NONE | UINT64_C(1) << MS_EVENT_THRESHOLD | \
        ~UINT64_C(0) << MS_EVENT_KIND_COUNT))
@@ -180,7 +181,7 @@ static inline bool is_plain(const struct ms_event *event)
            event->owner < MS_OWNER_COUNT && event->device < MS_DEVICE_COUNT;
 }
 
-/* Whatever the event is, and whatever is missing. */
+/* For any event, in any state. */
 static RARE void emit_any(struct ms_trace *trace, const struct ms_event *event)
     MS_EXCLUDES(ms_trace_role)
 {
@@ -194,14 +195,14 @@ static RARE void emit_any(struct ms_trace *trace, const struct ms_event *event)
     if (!lock_device(trace, ms_event_has_device(event) ? event->device : NO_DEVICE)) {
         return;
     }
-    tell_file(trace, event, ms_trace_time_at(trace, ticks));
+    record_in_file(trace, event, ms_trace_time_at(trace, ticks));
     if (event->kind == MS_EVENT_THRESHOLD) {
         note_threshold(trace, event);
     }
     ms_trace_release(trace);
 }
 
-/* The lock was taken for nothing. */
+/* The lock was taken in vain: releases it. */
 static RARE void release_and_emit(struct ms_trace *trace, const struct ms_event *event)
     MS_RELEASE(ms_trace_role)
 {
@@ -209,8 +210,8 @@ static RARE void release_and_emit(struct ms_trace *trace, const struct ms_event 
     emit_any(trace, event);
 }
 
-/* What nearly every event finds is told here, where all else is left to a function that is called
- * last: so this one calls nothing in between, and has no registers to save. */
+/* The fast path records nearly every event. It hands all others to a function that it calls last,
+ * so it makes no calls in between and has no registers to save. */
 __attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
 {
     const uint64_t ticks = ms_clock_ticks();
@@ -225,11 +226,11 @@ __attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event
         release_and_emit(trace, event);
         return;
     }
-    tell(trace, event, time_ns);
+    record(trace, event, time_ns);
     ms_trace_release(trace);
 }
 
-/* For the digest: who held what then. Needs the lock. */
+/* For the digest: notes when the out-of-memory came. Needs the lock. */
 static void note_oom(struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
 {
     struct ms_trace_digest *digest = &trace->digest;
@@ -332,7 +333,7 @@ void ms_trace_note(ms_trace_t *trace, const char *text)
     errno = saved;
 }
 
-/* ---- what is said once ---- */
+/* ---- entries written once ---- */
 
 void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const uint8_t *uuid,
                      uint64_t total_bytes, uint64_t cap_bytes)

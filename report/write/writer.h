@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer half: a trace that survives SIGKILL, _exit, abort and a full disk, in a process that
- * survives whatever becomes of the trace's file (trace_file.h).
+/* The writer: its trace survives SIGKILL, _exit, abort and a full disk, and the process survives
+ * whatever happens to the trace's file (trace_file.h).
  *
- * One trace a process, in <output>/<run>/<program>-r<rank>-<host>-<pid>/trace.mshm. The records
- * lie in windows of that file, so what ms_trace_emit has returned from is in the page cache and
- * outlives the process. Links into the shim: libc only, no heap of the application's
- * (mmap), no lock held when it returns, no call that can wait for a device; errno stays as it was.
- * Thread-safe; not for signal handlers. */
+ * One trace a process, in <output>/<run>/<program>-r<rank>-<host>-<pid>/trace.mshm. The records lie
+ * in windows of that file, so an event is in the page cache, and outlives the process, once
+ * ms_trace_emit returns. Part of the shim: uses libc only, not the application's heap (mmap), holds
+ * no lock when it returns, and never waits for a device; errno stays as it was. Thread-safe; not
+ * for signal handlers. */
 #ifndef MEMSHIM_REPORT_WRITE_WRITER_H
 #define MEMSHIM_REPORT_WRITE_WRITER_H
 
@@ -19,13 +19,12 @@
 
 typedef struct ms_trace ms_trace_t;
 
-/* Everything about the process that the report repeats. Strings are copied, null is an empty one.
- */
+/* The process, as the report describes it. Strings are copied; null counts as an empty one. */
 struct ms_trace_process {
-    const char *run_id; /* folder name of the run */
+    const char *run_id; /* name of the run's folder */
     const char *host;
     const char *command;    /* argv joined by spaces, shortened to 4 KiB */
-    const char *program;    /* script or executable base name, for the folder */
+    const char *program;    /* base name of script or executable, for the folder */
     const char *options;    /* NAME=value lines of the options that were set */
     const char *torch_mode; /* native, tensor, off */
     const char *memshim_version;
@@ -35,57 +34,55 @@ struct ms_trace_process {
 };
 
 struct ms_trace_config {
-    const char *output_dir;   /* MEMSHIM_OUTPUT; created where missing */
-    const char *fallback_dir; /* used, and named in `note`, where output_dir cannot be written, but
-                                 only where it is this user's alone; may be null */
+    const char *output_dir;   /* MEMSHIM_OUTPUT; created if missing */
+    const char *fallback_dir; /* used if output_dir cannot be written, and named in `note` then, but
+                                 only if it is this user's alone; may be null */
     uint64_t limit_bytes;     /* most bytes of event records kept (at least 1 MiB; 0: 512 MiB);
-                                 older ones are dropped, sums and OOMs never */
+                                 older ones are dropped, sums and out-of-memories never */
     struct ms_trace_process process;
 };
 
-/* Makes the folder, the file and the run's `latest` link. Returns null where no place can be
- * written; `note` (may be null) then says why in one sentence, and also where the fallback is used.
- */
+/* Makes the folder, the file and the run's `latest` link. Null: no place can be written. `note`
+ * (may be null) then says why in one sentence, and also when the fallback is used. */
 ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size_t note_bytes);
 
-/* The folder of this trace, an absolute path owned by it; also after ms_trace_close. */
+/* The absolute path of this trace's folder, owned by the trace; valid after ms_trace_close, too. */
 const char *ms_trace_dir(const ms_trace_t *trace);
 
-/* Appends one event; its time is taken inside. A full disk costs records, never the run: the count
- * of those lost stands in the header. */
+/* Appends one event, and takes its time. A full disk costs records, never the run: the header
+ * counts the lost ones. */
 void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event);
 
-/* A device that the process began to use. uuid: 16 bytes, or null. Its cap counts from here on, as
- * with MS_EVENT_CAP. May be called again. */
+/* Reports a device that the process began to use. uuid: 16 bytes, or null. Its cap counts from here
+ * on, as with MS_EVENT_CAP. May be called again. */
 void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const uint8_t *uuid,
                      uint64_t total_bytes, uint64_t cap_bytes);
 
-/* Fragmentation so far, as the report has it (ms_aggregate_fragmentation_ppm): in millionths, -1
- * where nothing was reserved, or the trace is closed. Some microseconds, not for every event. */
+/* Fragmentation so far, as in the report (ms_aggregate_fragmentation_ppm): in millionths; -1:
+ * nothing was reserved, or the trace is closed. Takes some microseconds: not for every event. */
 int64_t ms_trace_fragmentation_ppm(ms_trace_t *trace, uint8_t device);
 
 /* Versions once they are known: "driver", "cuda", "torch". */
 void ms_trace_version(ms_trace_t *trace, const char *what, const char *version);
 
-/* An out-of-memory, with the whole state; kept for good, in full. */
+/* Records an out-of-memory with its whole state; kept for good. */
 void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *state);
 
-/* Free text that the report repeats (a warning that was said); cut at 2 KiB, 64 KiB in all. */
+/* Records text for the report (a warning that was shown); cut at 2 KiB, 64 KiB in all. */
 void ms_trace_note(ms_trace_t *trace, const char *text);
 
-/* Appends a definition (definitions.h): kept for good, in full, and readable before any event that
- * is recorded after this returns. False, and said once in the trace's notes, where there is no
- * room: half of the trace's limit is the most that definitions take. */
+/* Appends a definition (definitions.h): kept for good, and readable before any event recorded after
+ * this returns. False: there is no room, which a note says once. Definitions take at most half of
+ * the trace's limit. */
 bool ms_trace_define(ms_trace_t *trace, uint32_t kind, const void *payload, size_t bytes);
 
-/* The end: exit_known false where the status is not known in the process. What other threads, which
- * may still run, tell from then on is dropped; the handle itself stays for good. A report that is
- * made after it knows how the process ended. 0, or an errno where the file could not be written to
- * the end: ESTALE where somebody has cut it. */
+/* Ends the trace. exit_known: false if the process does not know its status. Later events of
+ * threads that still run are dropped; the handle stays valid. A report made afterwards knows how
+ * the process ended. 0, or an errno if the file could not be written to the end; ESTALE: somebody
+ * has cut it. */
 int ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status);
 
-/* In a fork child: drops the mapping, and the handle with it, without touching the parent's trace.
- */
+/* In a forked child: drops the mapping and the handle, without touching the parent's trace. */
 void ms_trace_abandon(ms_trace_t *trace);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The digest of a bounded trace (digest.h), as the writer keeps it.
+/* Keeps the digest of a bounded trace (digest.h).
  *
- * Full windows are folded, oldest first, once the trace is seven eighths full, some records at a
- * time, twice as many as are recorded meanwhile, so that no single event pays for a whole window;
- * the digest is written when a window has to make room that the last one does not cover, which is
- * once for an eighth of the trace's windows: so its size does not count. All under `growing`: no
- * event waits for it but in the thread that ran into a full window.
+ * Once the trace is seven eighths full, the writer folds full windows, oldest first. It folds some
+ * records at a time, twice as many as are recorded meanwhile, so that no single event pays for a
+ * whole window. It writes the digest when it has to recycle a window that the last digest does not
+ * cover, once for an eighth of the trace's windows: so the digest's size hardly matters. All under
+ * `growing`: only the thread that met a full window waits for it.
  *
- * Where something fails (no memory, lost events, a digest larger than a quarter of the trace's
- * limit) there is no digest from then on, and the trace is what it was without one. */
+ * If something fails (no memory, lost events, a digest larger than a quarter of the trace's limit),
+ * there is no digest from then on, and the trace is as good as without one. */
 #include <string.h>
 
 #include "allocator/base/checksum.h"
@@ -16,7 +16,7 @@
 #include "report/write/writer_state.h"
 
 #define STEP_RECORDS (UINT64_C(2) * MS_TAIL_EVENTS)
-#define LEAST_BYTES  (UINT64_C(8) << 20) /* that a digest may have, whatever the limit */
+#define LEAST_BYTES  (UINT64_C(8) << 20) /* allowed for a digest, whatever the limit */
 #define PART_BYTES \
     (MS_EXTENT_BYTES - sizeof(struct ms_extent_header) - sizeof(struct ms_digest_part))
 
@@ -37,7 +37,7 @@ static void give_up(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 
 /* ---- folding ---- */
 
-/* What was defined since the last time. Needs `growing`. */
+/* Folds the definitions added since the last time. Needs `growing`. */
 static bool fold_definitions(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_trace_digest *digest = &trace->digest;
@@ -72,7 +72,7 @@ static bool fold_definitions(struct ms_trace *trace) MS_REQUIRES(ms_trace_growin
     return true;
 }
 
-/* So many records of the oldest full window that is not folded yet. Needs `growing`. */
+/* Folds so many records of the oldest full window that is not folded yet. Needs `growing`. */
 static bool fold_some(struct ms_trace *trace, uint64_t most_records)
     MS_REQUIRES(ms_trace_growing_role)
 {
@@ -101,7 +101,7 @@ static bool fold_some(struct ms_trace *trace, uint64_t most_records)
     return state != MS_FOLD_FAILED;
 }
 
-/* No window is half folded, and one at least is folded whole. Needs `growing`. */
+/* Makes sure that no window is half folded, and at least one is folded whole. Needs `growing`. */
 static bool finish_folding(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     bool good = true;
@@ -141,8 +141,8 @@ void ms_digest_step(struct ms_trace *trace)
 
 /* ---- writing ---- */
 
-/* One more extent for the digest: a new one, or, where the disk is full, that of the oldest window
- * that is folded, which goes a moment too early then: a process killed in it has no digest. */
+/* One more extent for the digest: a new one. On a full disk it is that of the oldest folded window,
+ * which is a moment too early: a process killed just then has no digest. */
 static bool add_extent(struct ms_trace *trace, struct ms_digest_slot *slot)
     MS_REQUIRES(ms_trace_growing_role)
 {
@@ -210,7 +210,7 @@ static bool put_all(struct ms_trace *trace, const struct ms_digest_slot *slot,
     return true;
 }
 
-/* From here on the windows that were folded may be recycled. */
+/* From here on the folded windows may be recycled. */
 static bool commit(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_trace_digest *digest = &trace->digest;
@@ -239,7 +239,7 @@ void ms_digest_cover(struct ms_trace *trace)
 {
     struct ms_trace_digest *digest = &trace->digest;
 
-    /* More than once where the disk is full: then the digest's own extents come first. */
+    /* More than once on a full disk: the digest's own extents come first then. */
     while (!digest->off && digest->covered == 0) {
         if (!finish_folding(trace) || !commit(trace)) {
             give_up(trace);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a trace. */
+/* Opens and closes a trace. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define NEW_SUFFIX          ".new"
 #define DEFAULT_LIMIT_BYTES (UINT64_C(512) << 20)
 
-/* Texts of the beginning, too large for a small thread's stack. */
+/* Texts for the beginning, too large for a small thread's stack. */
 struct texts {
     char path[PATH_MAX - sizeof(NEW_SUFFIX)], new_path[PATH_MAX];
     char said[PATH_MAX + 512];
@@ -44,7 +44,7 @@ static void fill_header(struct ms_trace *trace, const struct ms_trace_process *p
     const uint64_t now_monotonic_ns = ms_clock_ns();
     uint64_t age_ns = 0;
 
-    /* A start that the monotonic clock cannot have seen is not believed. */
+    /* Ignore a start that the monotonic clock cannot have seen. */
     if (process->start_unix_ns && process->start_unix_ns < now_unix_ns &&
         now_unix_ns - process->start_unix_ns < now_monotonic_ns) {
         age_ns = now_unix_ns - process->start_unix_ns;
@@ -122,9 +122,8 @@ static int begin_file(struct ms_trace *trace, const struct ms_trace_process *pro
     return error;
 }
 
-/* Tries one output folder. 0 or an errno; then nothing is left behind. The file gets its name when
- * its beginning is whole, so that a process killed meanwhile leaves no trace that cannot be read.
- */
+/* Tries one output folder. 0, or an errno with nothing left behind. The file gets its name once its
+ * beginning is whole, so that a process killed meanwhile leaves no unreadable trace. */
 static int begin_at(struct ms_trace *trace, const char *output, bool own,
                     const struct ms_trace_process *process, struct texts *texts)
     MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
@@ -198,8 +197,8 @@ static void unmap(void *pages, size_t bytes)
     }
 }
 
-/* Pages that are touched only where they are needed. False where there are none. Nobody else has
- * the trace yet. */
+/* Makes the lists, on pages that are touched only as needed. False: no memory. Nobody else has the
+ * trace yet. */
 static bool make_lists(struct ms_trace *trace) MS_NO_THREAD_SAFETY
 {
     trace->ring = ms_trace_pages(trace->ring_room * sizeof(uint64_t));
@@ -282,7 +281,7 @@ const char *ms_trace_dir(const ms_trace_t *trace)
     return trace->dir;
 }
 
-/* Whatever became of the file. */
+/* Writes the end, whatever happened to the file. */
 static void write_end(struct ms_trace *trace, bool exit_known, int exit_status)
     MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
@@ -317,7 +316,8 @@ int ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
     const int saved = errno;
     int error = 0;
 
-    /* With room for all that waits, while other threads may still tell more; and then the rest. */
+    /* First packs with room for new windows, while other threads may still record events; then the
+     * rest. */
     ms_trace_acquire(trace);
     if (!trace->closed) {
         ms_tail_pack(trace, true);

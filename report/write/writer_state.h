@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the writer's files share: the handle, and the extents that it fills. */
+/* What the writer's files share: the handle, and the extents being filled. */
 #ifndef MEMSHIM_REPORT_WRITE_WRITER_STATE_H
 #define MEMSHIM_REPORT_WRITE_WRITER_STATE_H
 
@@ -19,7 +19,7 @@
 #define MS_MIN_WINDOWS 4u
 #define MS_MAX_LOGS    16u
 
-#define MS_DIGEST_PARTS 1024u /* extents of one digest, at most */
+#define MS_DIGEST_PARTS 1024u /* the most extents of one digest */
 
 /* An extent that is mapped. */
 struct ms_mapped {
@@ -39,16 +39,15 @@ extern struct ms_lock_role ms_trace_growing_role;
 
 struct ms_trace_digest {
     ms_fold_t *
-        fold MS_GUARDED_BY(ms_trace_growing_role); /* null: nothing is folded yet, or `off` */
+        fold MS_GUARDED_BY(ms_trace_growing_role); /* null: nothing was folded yet, or `off` */
     bool off MS_GUARDED_BY(ms_trace_growing_role); /* for good */
-    /* The window that is half folded, mapped; null: none. */
+    /* The half folded window, mapped; null: none. */
     struct ms_extent_header *folding MS_GUARDED_BY(ms_trace_growing_role);
-    _Atomic bool due; /* something is to be folded: ms_digest_step */
-    /* The number of the ring's oldest windows that are folded; that the last written digest covers.
-     */
+    _Atomic bool due; /* there are records to fold: ms_digest_step */
+    /* How many of the ring's oldest windows are folded; how many the last written digest covers. */
     uint32_t folded MS_GUARDED_BY(ms_trace_growing_role);
     uint32_t covered MS_GUARDED_BY(ms_trace_growing_role);
-    /* Where in the definitions the next one is read: the extent, and the byte in it. */
+    /* The position of the next definition to read: the extent, and the byte in it. */
     uint32_t site_extent MS_GUARDED_BY(ms_trace_growing_role);
     uint64_t site_bytes MS_GUARDED_BY(ms_trace_growing_role);
     uint64_t generation MS_GUARDED_BY(ms_trace_growing_role);
@@ -58,21 +57,21 @@ struct ms_trace_digest {
 };
 
 struct ms_trace {
-    /* Order of the two: growing, then lock. `lock` is short: every event takes it. `growing` is
-     * held while the file grows, so that no emitter waits for another one's system calls. pages and
+    /* Take `growing` before `lock`. `lock` is short: every event takes it. `growing` is held while
+     * the file grows, so that no emitter waits for another one's system calls. pages and
      * device_extents change under both and are read under either. */
     ms_lock_t lock;
     ms_lock_t growing;
     _Atomic bool closed; /* nothing is recorded any more; set under `lock`, read under either */
-    bool released MS_GUARDED_BY(ms_trace_role); /* and the file is let go */
+    bool released MS_GUARDED_BY(ms_trace_role); /* and the file is given up */
     struct ms_file_header *header;
     struct ms_tail *tail; /* in the header's extent */
     struct ms_clock clock;
     uint64_t start_monotonic_ns;
     struct ms_device_page *pages[MS_DEVICE_COUNT];    /* null: not seen yet */
-    struct ms_mapped device_extents[MS_DEVICE_COUNT]; /* none where the file had no room */
+    struct ms_mapped device_extents[MS_DEVICE_COUNT]; /* none if the file had no room */
 
-    /* Events. The tail holds those from packed to recorded; none is earlier than the one before. */
+    /* The tail holds the events from packed to recorded; their times never go back. */
     uint64_t recorded MS_GUARDED_BY(ms_trace_role);
     uint64_t packed MS_GUARDED_BY(ms_trace_role);
     uint64_t last_ns MS_GUARDED_BY(ms_trace_role);
@@ -86,10 +85,10 @@ struct ms_trace {
     uint32_t payload_room MS_GUARDED_BY(ms_trace_role);
     uint32_t window_events MS_GUARDED_BY(ms_trace_role);
     uint64_t window_sequence MS_GUARDED_BY(ms_trace_role);
-    /* Lost events at which room is asked for again. */
+    /* The number of lost events at which to ask for room again. */
     uint64_t retry_at_lost MS_GUARDED_BY(ms_trace_role);
     struct ms_codec codec MS_GUARDED_BY(ms_trace_role);
-    struct ms_aggregate sums[MS_DEVICE_COUNT] MS_GUARDED_BY(ms_trace_role); /* of what is packed */
+    struct ms_aggregate sums[MS_DEVICE_COUNT] MS_GUARDED_BY(ms_trace_role); /* of packed events */
 
     struct ms_mapped log MS_GUARDED_BY(ms_trace_role);
     uint32_t log_count MS_GUARDED_BY(ms_trace_growing_role);
@@ -98,7 +97,7 @@ struct ms_trace {
 
     struct ms_trace_file file; /* grows under `growing` */
 
-    /* Definitions: the extent in use (none before the first), how many there are, and where. */
+    /* Definitions: the extent in use (none before the first), their number, and their extents. */
     struct ms_mapped sites MS_GUARDED_BY(ms_trace_growing_role);
     uint32_t sites_count MS_GUARDED_BY(ms_trace_growing_role);
     uint32_t sites_room;
@@ -109,13 +108,13 @@ struct ms_trace {
     uint32_t ring_room;
     uint32_t ring_first MS_GUARDED_BY(ms_trace_growing_role);
     uint32_t ring_count MS_GUARDED_BY(ms_trace_growing_role);
-    /* Windows that there is room for, the one in use and the next with them. */
+    /* Windows that have room, the one in use and the next included. */
     uint32_t ring_limit MS_GUARDED_BY(ms_trace_growing_role);
     struct ms_trace_digest digest;
     char dir[PATH_MAX];
 };
 
-/* The locks are taken and released by these, which tell Clang's analysis of the role. */
+/* These take and release the locks, and tell Clang's analysis about the roles. */
 static inline void ms_trace_acquire_at(struct ms_trace *trace, const char *place)
     MS_ACQUIRE(ms_trace_role) MS_NO_THREAD_SAFETY
 {
@@ -155,8 +154,8 @@ static inline void ms_trace_growing_release(struct ms_trace *trace)
 #define ms_trace_acquire(trace)         ms_trace_acquire_at((trace), MS_PLACE)
 #define ms_trace_growing_acquire(trace) ms_trace_growing_acquire_at((trace), MS_PLACE)
 
-/* What was stored is in the file from here on: after every store to a window, before the next one
- * that makes a reader believe it. Costs a comparison where windows are mappings. */
+/* Makes stored bytes part of the file. To be called after every store to a window, before the store
+ * that makes a reader trust it. Costs a comparison if windows are mappings. */
 static inline void ms_trace_put(struct ms_trace *trace, const void *at, size_t bytes)
 {
     if (__builtin_expect(trace->file.copied, 0)) {
@@ -164,8 +163,8 @@ static inline void ms_trace_put(struct ms_trace *trace, const void *at, size_t b
     }
 }
 
-/* Only holders of the lock write these counters (of `growing`: those of definitions); the atomics
- * are for readers of the file. */
+/* Only holders of the lock write these counters (of `growing`: those of definitions); they are
+ * atomic for readers of the file. */
 static inline void ms_trace_add(struct ms_trace *trace, _Atomic uint64_t *counter, uint64_t more)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
@@ -179,8 +178,8 @@ static inline void ms_trace_disk_full(struct ms_trace *trace)
     ms_trace_put(trace, &trace->header->disk_full, sizeof(trace->header->disk_full));
 }
 
-/* Of nanoseconds of the clock: since the trace began, in the steps that records can tell, and never
- * back. Needs the lock. */
+/* Converts nanoseconds of the clock to time since the trace began, in units of MS_TIME_UNIT_NS;
+ * never goes back. Needs the lock. */
 static inline uint64_t ms_trace_time_of(struct ms_trace *trace, uint64_t clock_ns)
     MS_REQUIRES(ms_trace_role)
 {
@@ -192,14 +191,14 @@ static inline uint64_t ms_trace_time_of(struct ms_trace *trace, uint64_t clock_n
     return trace->last_ns;
 }
 
-/* When the clock's counter stood there. Needs the lock. */
+/* The time at that value of the clock's counter. Needs the lock. */
 static inline uint64_t ms_trace_time_at(struct ms_trace *trace, uint64_t ticks)
     MS_REQUIRES(ms_trace_role)
 {
     return ms_trace_time_of(trace, ms_trace_clock_ns(&trace->clock, ticks));
 }
 
-/* The same without a call: false where the system is to be asked. */
+/* The same without a call; false: it has to ask the system. */
 static inline bool ms_trace_time_known(struct ms_trace *trace, uint64_t ticks, uint64_t *time_ns)
     MS_REQUIRES(ms_trace_role)
 {
@@ -217,7 +216,7 @@ static inline uint64_t ms_trace_time_ns(struct ms_trace *trace) MS_REQUIRES(ms_t
     return ms_trace_time_at(trace, ms_clock_ticks());
 }
 
-/* Pages of zeros of the process's own; null where there are none. */
+/* Zeroed pages of the process's own; null: none. */
 void *ms_trace_pages(size_t bytes);
 
 /* A new extent at the end of the file, mapped. Needs `growing`. 0 or an errno. */
@@ -230,28 +229,28 @@ static inline uint8_t *ms_mapped_payload(const struct ms_extent_header *header)
     return (uint8_t *)header + header->payload_offset;
 }
 
-/* Everything else of the extent is in place, and what lies behind payload_offset is put: from the
- * sequence on a reader believes it. */
+/* Makes a reader trust the extent, by its sequence: everything else of it must be in place, and the
+ * bytes behind payload_offset put. */
 void ms_mapped_publish(struct ms_trace *trace, struct ms_extent_header *header, uint32_t kind,
                        uint64_t sequence);
 
 /* The extent is about to be written anew. To be called before the first new byte: a reader that has
- * copied some of the new bytes then sees that it has. */
+ * copied new bytes then notices. */
 void ms_mapped_withdraw(struct ms_trace *trace, struct ms_extent_header *header);
 
-/* The extent grows no more: its checksum can be made. */
+/* The extent grows no more: makes its checksum. */
 void ms_mapped_seal(struct ms_trace *trace, struct ms_extent_header *header);
 
-/* The windows stop being mappings of the file. Called without the lock. */
+/* Turns the windows into memory of the process's own. Called without the lock. */
 void ms_trace_leave_mappings(struct ms_trace *trace)
     MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
 
-/* The spare window becomes the one in use, for events from `packed` on. Needs the lock; the window
- * in use is full or none, and nothing waits to be sealed. */
+/* Makes the spare window the one in use, for events from `packed` on. Needs the lock; the window in
+ * use is full or none, and no window waits to be sealed. */
 void ms_window_switch(struct ms_trace *trace, uint64_t now_ns) MS_REQUIRES(ms_trace_role);
 
-/* Seals the window that is full and makes the spare one ready. Called without the lock; false
- * where there is no room. */
+/* Seals the full window and prepares a spare one. Called without the lock; false: there is no
+ * room. */
 bool ms_window_prepare(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
 
 static inline uint32_t ms_ring_at(const struct ms_trace *trace, uint32_t index)
@@ -260,34 +259,34 @@ static inline uint32_t ms_ring_at(const struct ms_trace *trace, uint32_t index)
     return (trace->ring_first + index) % trace->ring_room;
 }
 
-/* The oldest full window makes room: gives its extent, mapped. Needs `growing`. 0 or an errno. */
+/* Recycles the oldest full window: returns its extent, mapped. Needs `growing`. 0 or an errno. */
 int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent)
     MS_REQUIRES(ms_trace_growing_role);
 
-/* Sees whether something is to be folded: the trace is about to be full. Needs `growing`. */
+/* Checks whether there is something to fold, because the trace is nearly full. Needs `growing`. */
 void ms_digest_ahead(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role);
 
-/* Folds some records, where it is due and nobody is in the way. Called without the lock, now and
+/* Folds some records, if it is due and no other thread does it. Called without the lock, now and
  * then. */
 void ms_digest_step(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
 
-/* Before a window is recycled: what was in it is in a digest, if there can be one. Needs `growing`.
- */
+/* Before a window is recycled: makes a digest cover its events, if there can be one. Needs
+ * `growing`. */
 void ms_digest_cover(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role);
 
-/* Frees all that the digest took, except its extents of the file. Needs `growing`. */
+/* Frees the digest's memory, but not its extents of the file. Needs `growing`. */
 void ms_digest_close(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role);
 
-/* Packs what waits in the tail, also where that needs a new window. What finds no room is counted
- * as lost. Needs the lock, which it lets go in between where may_grow. */
+/* Packs all events of the tail, into a new window if need be. Counts those that find no room as
+ * lost. Needs the lock, which it releases in between if may_grow. */
 void ms_tail_pack(struct ms_trace *trace, bool may_grow) MS_REQUIRES(ms_trace_role);
 
-/* Puts the sums of a device, which are those of the events before end_event, into its page. Needs
- * the lock. */
+/* Writes a device's sums, which are those of the events before end_event, to its page. Needs the
+ * lock. */
 void ms_sums_commit(struct ms_trace *trace, uint8_t device, uint64_t end_event)
     MS_REQUIRES(ms_trace_role);
 
-/* A device's page, and the next extent of the log. Called without the lock. */
+/* Make a device's page, and the next extent of the log. Called without the lock. */
 void ms_device_make(struct ms_trace *trace, uint8_t device)
     MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
 bool ms_log_next(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
