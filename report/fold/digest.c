@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing a digest to words, reading it back, and folding an event into it. */
+/* Writes a digest as words, reads it back, and adds an event to it. */
 #include "report/fold/digest.h"
 
 #include <string.h>
@@ -101,7 +101,7 @@ void ms_digest_moments_thin(struct ms_digest_moments *moments)
     size_t kept = 0, held = 0, instants = 0;
 
     for (size_t i = 0; i < moments->heads.bytes / sizeof(*all); i++) {
-        if (!all[i].oom) { /* one instant has a set of each device */
+        if (!all[i].oom) { /* one instant has a moment of each device */
             instants += instants == 0 || all[i].event != last_event;
             last_event = all[i].event;
             if (instants % 2 == 1) {

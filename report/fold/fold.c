@@ -10,22 +10,22 @@
 
 struct ms_fold {
     ms_definitions_t *definitions;
-    ms_landmarks_t *landmarks; /* of the first `known_sites` of them */
+    ms_landmarks_t *landmarks; /* of the first `known_sites` sites */
     uint32_t known_sites;
     struct ms_digest digest;
     struct ms_model_steps steps_recorded;
     struct ms_model_tags tags;
     struct ms_buffer moves;
     struct ms_digest_moments moments;
-    uint64_t devices;        /* seen: a bit each */
-    uint64_t windows, every; /* a set is taken after one in so many windows */
-    size_t ooms;             /* done */
+    uint64_t devices;        /* seen so far: a bit each */
+    uint64_t windows, every; /* a set of moments is taken after one in so many windows */
+    size_t ooms;             /* already handled */
     struct ms_codec codec;
 
     /* The window that is being folded. */
     bool inside;
     struct ms_records records;
-    uint32_t window_events; /* that it has records of */
+    uint32_t window_events; /* events of it with records */
 };
 
 ms_fold_t *ms_fold_new(void)
@@ -70,7 +70,7 @@ void ms_fold_define(ms_fold_t *fold, uint32_t kind, const void *payload, size_t 
     ms_definitions_add(fold->definitions, kind, payload, bytes);
 }
 
-/* Finds the frame hints of sites that are new. */
+/* Finds the frame hints of new sites. */
 static bool read_new_sites(struct ms_fold *fold)
 {
     const uint32_t count = ms_definitions_site_count(fold->definitions);
@@ -97,7 +97,7 @@ static size_t heads(const struct ms_fold *fold)
     return fold->moments.heads.bytes / sizeof(struct ms_digest_moment);
 }
 
-/* Those that came before the next event. */
+/* Takes the moments of out-of-memories that came before the next event. */
 static void take_ooms(struct ms_fold *fold, const struct ms_fold_oom *ooms, size_t count)
 {
     while (fold->ooms < count && ooms[fold->ooms].event <= fold->digest.end_event) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of functions whose frames hint at what a call site's memory is for. */
+/* The table of functions whose frames hint at the purpose of a call site's memory. */
 #include "report/fold/frame_hints.h"
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ static bool has(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
-/* The name behind the class: "step" of "Adam.step". */
+/* The name after the class: "step" of "Adam.step". */
 static const char *last_name(const char *function)
 {
     const char *dot = strrchr(function, '.');
@@ -62,8 +62,9 @@ static uint8_t hint_of(const char *file, const char *name)
     return strcmp(name, "step") == 0 ? MS_HINT_STEP : MS_HINT_NONE;
 }
 
-/* DeepSpeed's ZeRO. Its parameters are parts of flat tensors that it makes, as are the copies of
- * them that its optimizer updates, which count as optimizer state (arXiv 1910.02054). */
+/* DeepSpeed's ZeRO. It makes flat tensors whose parts are the parameters, and others whose parts
+ * are the copies that its optimizer updates; the copies count as optimizer state (arXiv
+ * 1910.02054). */
 static uint32_t zero_of(const char *file, const char *name)
 {
     static const char *const parameters[] = {"_create_fp16_partitions_with_defragmentation",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one Python function says about the stacks that it is in, by its file and its name. The rules
- * are the same while the program runs and when its trace is read. */
+/* Hints that one Python function gives about the stacks that it is in, by its file and its name.
+ * The same rules hold while the program runs and when its trace is read. */
 #ifndef MEMSHIM_REPORT_FOLD_FRAME_HINTS_H
 #define MEMSHIM_REPORT_FOLD_FRAME_HINTS_H
 
@@ -10,7 +10,7 @@ enum ms_frame_hint {
     MS_HINT_NONE,
     MS_HINT_MODULE,    /* calls an nn.Module */
     MS_HINT_BACKWARD,  /* calls autograd's engine */
-    MS_HINT_OPTIMIZER, /* of torch.optim, where it updates */
+    MS_HINT_OPTIMIZER, /* of torch.optim, in an update */
     MS_HINT_STEP       /* of another file, named step: an optimizer's or a loop's */
 };
 
@@ -31,11 +31,11 @@ enum ms_landmark {
 };
 
 struct ms_frame_hints {
-    uint8_t hint;    /* enum ms_frame_hint: of these the innermost of a stack counts */
-    uint32_t passed; /* enum ms_landmark, or-ed: of these all */
+    uint8_t hint;    /* enum ms_frame_hint: the innermost one of a stack counts */
+    uint32_t passed; /* enum ms_landmark, or-ed: all of a stack count */
 };
 
-/* file: as the code object has it. function: with its classes ("Adam.step") or without. */
+/* file: from the code object. function: with its classes ("Adam.step") or without. */
 struct ms_frame_hints ms_frame_hints_of(const char *file, const char *function);
 
 #endif

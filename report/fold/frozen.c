@@ -23,7 +23,7 @@ static bool begins_up_to(const struct range *range, uint8_t device, uint64_t add
     return range->device < device || (range->device == device && range->addr <= addr);
 }
 
-/* How many begin at the address or before it. */
+/* How many ranges begin at or before the address. */
 static size_t up_to(const struct ms_frozen *frozen, uint8_t device, uint64_t addr)
 {
     const struct range *all = (const struct range *)frozen->ranges.at;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which call sites pass through the functions that frame_hints.h knows. */
+/* Finds the call sites that pass through the functions in frame_hints.h. */
 #include "report/fold/landmarks.h"
 
 #include <sys/mman.h>
 
 #include "allocator/base/buffer.h"
 
-#define MOST_NODES (1u << 24) /* a damaged trace's ids */
+#define MOST_NODES (1u << 24) /* for the ids of a damaged trace */
 
-/* What one function is. */
+/* One function. */
 struct code {
     bool known;
     struct ms_frame_hints is;
 };
 
-/* What a frame and those that called it are. */
+/* A frame with its callers. */
 struct node {
     bool known;
     uint8_t hint;
@@ -25,13 +25,13 @@ struct node {
 struct ms_landmarks {
     const ms_definitions_t *definitions;
     struct ms_buffer codes, nodes, sites; /* by id */
-    struct ms_buffer path;                /* uint32_t: while a stack is walked */
+    struct ms_buffer path;                /* uint32_t: used while a stack is walked */
     uint32_t first_call;
 };
 
 /* ---- tables ---- */
 
-/* The element of a table that grows; null where memory runs out or the id is no id. */
+/* The element of a growing table; null: memory ran out, or the id is out of range. */
 static void *at(struct ms_buffer *table, uint32_t id, size_t bytes)
 {
     const size_t end = ((size_t)id + 1) * bytes;
@@ -63,14 +63,14 @@ static struct code *code_of(struct ms_landmarks *landmarks, uint32_t id)
 
 /* ---- stacks ---- */
 
-/* A model that is called in a function named step, or a backward: it is a loop's, no optimizer's,
- * and says nothing. */
-static void tell_loops(struct ms_landmarks *landmarks, uint32_t node)
+/* A function named step that calls a model or a backward is a training loop's, not an optimizer's:
+ * removes its hint. */
+static void clear_loop_hints(struct ms_landmarks *landmarks, uint32_t node)
 {
     const struct ms_python_definition *is;
     bool called = false;
 
-    /* A caller's number is smaller: this ends. */
+    /* A caller's number is smaller, so this ends. */
     for (; (is = ms_definitions_python(landmarks->definitions, node)); node = is->caller) {
         struct code *code = code_of(landmarks, is->code);
 
@@ -80,15 +80,15 @@ static void tell_loops(struct ms_landmarks *landmarks, uint32_t node)
         if (code->is.hint == MS_HINT_MODULE || code->is.hint == MS_HINT_BACKWARD) {
             called = true;
         } else if (code->is.hint == MS_HINT_OPTIMIZER) {
-            called = false; /* a closure: who calls the optimizer is judged by what it does else */
+            called = false; /* a closure: only its other calls count for the optimizer's caller */
         } else if (code->is.hint == MS_HINT_STEP && called) {
             code->is.hint = MS_HINT_NONE;
         }
     }
 }
 
-/* The innermost hint counts, and the outermost of the same sort is the one that the program
- * called. */
+/* The innermost hint counts. Of several frames with that hint the outermost is the one that the
+ * program called. */
 static struct node under(const struct node *caller, const struct code *code, uint32_t caller_id)
 {
     struct node node = *caller;
@@ -182,7 +182,7 @@ static bool read_all(struct ms_landmarks *landmarks)
         const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
 
         if (site) {
-            tell_loops(landmarks, site->python);
+            clear_loop_hints(landmarks, site->python);
         }
     }
     if (!ms_buffer_extend(&landmarks->sites, ((size_t)count + 1) * sizeof(struct ms_doings))) {

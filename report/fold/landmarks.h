@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Landmarks: what a site's Python frames say the program was doing when it asked for memory. Judged
- * by the functions of PyTorch that every training loop passes through, whoever wrote the loop, and
- * by the names `step`, which every optimizer has. Needs no names of native functions. */
+/* Landmarks: what the program was doing when it asked for memory, by a site's Python frames. They
+ * are the functions of PyTorch that every training loop passes through, whoever wrote it, and
+ * functions named `step`, which every optimizer has. Needs no names of native functions. */
 #ifndef MEMSHIM_REPORT_FOLD_LANDMARKS_H
 #define MEMSHIM_REPORT_FOLD_LANDMARKS_H
 
@@ -13,12 +13,12 @@
 
 enum ms_doing {
     MS_DOING_UNKNOWN,   /* no stack */
-    MS_DOING_ASIDE,     /* another thread than the loop's: a prefetcher's, NCCL's */
-    MS_DOING_OTHER,     /* the program itself: inputs, losses, construction */
+    MS_DOING_ASIDE,     /* on another thread than the loop's: a prefetcher's, NCCL's */
+    MS_DOING_OTHER,     /* the program's own work: inputs, losses, construction */
     MS_DOING_FORWARD,   /* in a call of an nn.Module */
-    MS_DOING_BACKWARD,  /* on a worker of autograd, or in its call */
+    MS_DOING_BACKWARD,  /* on a worker of autograd, or in a call of backward */
     MS_DOING_OPTIMIZER, /* in torch.optim */
-    MS_DOING_STEP /* in a function named step that calls no model: an optimizer of the user's */
+    MS_DOING_STEP       /* in a function named step that calls no model: the user's own optimizer */
 };
 
 struct ms_doings {
@@ -29,11 +29,11 @@ struct ms_doings {
 
 typedef struct ms_landmarks ms_landmarks_t;
 
-/* Knows the sites that `definitions` has now, which outlives it. Null: no host memory. */
+/* For the sites that `definitions` has now, which must outlive it. Null: no host memory. */
 ms_landmarks_t *ms_landmarks_new(const ms_definitions_t *definitions);
 void ms_landmarks_delete(ms_landmarks_t *landmarks);
 
-/* Of a site; all zero where it is not known. */
+/* Of a site; all zero if it is unknown. */
 const struct ms_doings *ms_landmarks_of(const ms_landmarks_t *landmarks, uint32_t site);
 
 /* The first site in a call of an nn.Module; UINT32_MAX: there is none. */

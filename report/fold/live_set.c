@@ -42,7 +42,8 @@ void ms_live_forget(struct ms_live_set *set, uint8_t device)
         struct ms_live *live = ms_live_at(set, i);
 
         if (live->key != 0 && live->device == device) {
-            ms_table_remove(&set->table, sizeof(*live), live); /* another may have moved here */
+            ms_table_remove(&set->table, sizeof(*live), live); /* another entry may have moved
+                                                                  here */
         } else {
             i++;
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is live, by a number: of a block or tensor its id, of other memory its address. */
+/* Live memory by key: blocks and tensors by id, other memory by address. */
 #ifndef MEMSHIM_REPORT_FOLD_LIVE_SET_H
 #define MEMSHIM_REPORT_FOLD_LIVE_SET_H
 
@@ -15,16 +15,16 @@ struct ms_live {
     uint64_t born_ns;
     uint32_t site;
     uint32_t born_phase, born_epoch; /* site_lifetimes.h */
-    uint32_t allocation;             /* its number, of a block or tensor */
+    uint32_t allocation;             /* of a block or tensor: its number */
     uint8_t device;
-    bool captured; /* born in an arena that a capture froze */
+    bool captured; /* allocated in an arena that a capture froze */
 };
 
 struct ms_live_set {
     struct ms_table table; /* struct ms_live */
 };
 
-/* Slots, free ones (key 0) too: for walks over all. */
+/* Number of slots, free ones (key 0) included: for walks over all. */
 static inline size_t ms_live_room(const struct ms_live_set *set)
 {
     return set->table.room;
@@ -35,17 +35,17 @@ static inline struct ms_live *ms_live_at(const struct ms_live_set *set, size_t i
     return ms_table_at(&set->table, sizeof(struct ms_live), index);
 }
 
-/* The entry of the key (not 0). One that is new is zero in all but its key. Valid until the next
- * call. Null where there is no memory. */
+/* The entry of the key (not 0); a new one is zero but for its key. Valid until the next call. Null:
+ * there is no memory. */
 struct ms_live *ms_live_add(struct ms_live_set *set, uint64_t key);
 
-/* Removes the entry of the key, and copies it to `live`. False where there is none: 0 has none. */
+/* Removes the entry of the key, and copies it to `live`. False: there is none; 0 never has one. */
 bool ms_live_take(struct ms_live_set *set, uint64_t key, struct ms_live *live);
 
-/* Null where it is not in. Good until the next call. */
+/* Null: there is none. Valid until the next call. */
 struct ms_live *ms_live_find(const struct ms_live_set *set, uint64_t key);
 
-/* Takes out all that is the device's. */
+/* Removes all entries of the device. */
 void ms_live_forget(struct ms_live_set *set, uint8_t device);
 
 void ms_live_free(struct ms_live_set *set);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorts what was freed by the backward passes that it lived through. */
+/* Classifies freed memory by the backward passes that it lived through. */
 #include "report/fold/site_lifetimes.h"
 
 #include <string.h>

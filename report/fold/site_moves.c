@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges that moved to host memory or back, and how much of a block lies in them. */
+/* Ranges that moved to host memory or back, and the part of a block that lies in them. */
 #include "report/fold/site_moves.h"
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 struct range {
     uint64_t addr, bytes;
-    uint64_t longest; /* of all up to this one */
+    uint64_t longest; /* end of the longest range up to this one */
     uint8_t device;
     bool down;
 };
@@ -92,7 +92,7 @@ struct ms_site_moved ms_moves_of(const struct ms_moves *moves, uint8_t device, u
     struct ms_site_moved moved = {0};
     size_t at = before(all, ms_moves_count(moves), device, end);
 
-    /* None of those before reaches further than the longest of them. */
+    /* No earlier range reaches further than the longest of them. */
     while (at > 0 && all[at - 1].device == device &&
            all[at - 1].addr + all[at - 1].longest > addr) {
         const struct range *range = &all[--at];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges of addresses that moved to host memory or back, all of one moment: what of them a block or
- * a tensor had. */
+/* Ranges of addresses that moved to host memory or back at one moment, and the parts of blocks and
+ * tensors in them. */
 #ifndef MEMSHIM_REPORT_FOLD_SITE_MOVES_H
 #define MEMSHIM_REPORT_FOLD_SITE_MOVES_H
 
@@ -10,7 +10,7 @@
 #include "allocator/base/buffer.h"
 #include "allocator/base/event.h"
 
-#define MS_MOVES_RANGE_BYTES 32u /* of one in `ranges`, which can be copied */
+#define MS_MOVES_RANGE_BYTES 32u /* of one in `ranges`, which may be copied */
 
 struct ms_moves {
     struct ms_buffer ranges; /* private */
@@ -20,12 +20,12 @@ struct ms_site_moved {
     uint64_t down_bytes, up_bytes;
 };
 
-/* MS_EVENT_SPILL or MS_EVENT_PROMOTE. Left out where there is no memory. */
+/* Takes MS_EVENT_SPILL or MS_EVENT_PROMOTE. Drops it without memory. */
 void ms_moves_add(struct ms_moves *moves, const struct ms_event *event);
 
 size_t ms_moves_count(const struct ms_moves *moves);
 
-/* Before the first ms_moves_of. */
+/* To be called before the first ms_moves_of. */
 void ms_moves_sort(struct ms_moves *moves);
 
 struct ms_site_moved ms_moves_of(const struct ms_moves *moves, uint8_t device, uint64_t addr,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What died is judged at the next allocation: only that tells whether a backward pass went on. */
+/* Classifies freed memory at the next allocation: only that shows whether a backward pass went
+ * on. */
 #include "report/fold/site_past.h"
 
 #include "report/fold/site_table.h"
@@ -39,9 +40,9 @@ static void settle_past(struct ms_site_table *table, const struct ms_past *past,
     }
 }
 
-/* What died after the last allocation of a pass was its last few results; or all gradients, where a
- * program drops them before it asks for anything else: they are as many as other passes left
- * behind, and more than this one did. */
+/* Whether the memory freed after a pass's last allocation has gradients. Otherwise it is the pass's
+ * last few results. It has, if a program drops all gradients before it asks for anything else: they
+ * are about as many as other passes left behind, and more than this one did. */
 static bool tail_has_gradients(struct ms_site_table *table)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
@@ -58,8 +59,8 @@ static bool tail_has_gradients(struct ms_site_table *table)
     return gradients;
 }
 
-/* Where among those that died last the pass was over. The last results go at once; gradients only
- * after the optimizer, so that the longest pause comes before them. */
+/* How many of the last frees came before the end of the pass. The last results go at once;
+ * gradients go only after the optimizer, so the longest pause comes before them. */
 static size_t end_of_pass(struct ms_site_table *table, size_t count)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
@@ -81,8 +82,8 @@ static size_t end_of_pass(struct ms_site_table *table, size_t count)
     return end;
 }
 
-/* Where the process began to end: where it ran out of memory; or what was there from the beginning
- * goes, or what is left once the gradients are dropped. */
+/* How many of the last frees came before the process began to end. The end begins when it ran out
+ * of memory, or when memory from the start goes, or after the last gradients were dropped. */
 static size_t end_of_life(const struct ms_site_table *table, size_t count, uint64_t ran_out_ns)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the table says. */
+/* Reads results out of the table. */
 #include <string.h>
 
 #include "report/fold/site_table.h"
 
-/* The epoch of the peak, with the newest block if it made one. */
+/* The epoch of the peak; the newest block's, if that made it. */
 static uint64_t peak_of(const struct device *device)
 {
     return device->candidate ? device->candidate : device->peak;

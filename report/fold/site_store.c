@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of call sites, put down and taken up again. */
+/* Stores and loads the table of call sites. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ void ms_site_table_hush(ms_site_table_t *table)
     table->recorded.bytes = 0;
 }
 
-/* ---- down ---- */
+/* ---- storing ---- */
 
 static bool is_nothing(const struct site *site)
 {
@@ -86,7 +86,7 @@ void ms_site_table_store(const ms_site_table_t *table, struct ms_buffer *out)
     ms_words_put_buffer(out, &table->frozen.ranges, MS_FROZEN_RANGE_BYTES);
 }
 
-/* ---- and up ---- */
+/* ---- loading ---- */
 
 static bool is_number(const struct held *held)
 {
@@ -199,7 +199,7 @@ bool ms_site_table_load(ms_site_table_t *table, struct ms_words_in *in)
     return !in->failed;
 }
 
-/* ---- what is held ---- */
+/* ---- sums held now ---- */
 
 void ms_site_table_copy_live(const ms_site_table_t *table, struct ms_buffer *to)
 {

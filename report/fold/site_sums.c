@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums by call site: how each event changes them, and what held the memory at the peak. */
+/* Sums by call site: applies each event, and keeps the holders of memory at the peak. */
 #include "report/fold/site_sums.h"
 
 #include "report/fold/site_past.h"
 #include "report/fold/site_table.h"
 
-/* Null where memory ran out. */
+/* Null: memory ran out. */
 static inline struct site *use_site(struct device *device, uint32_t id)
 {
     return id < device->end && device->pages[id / MS_PAGE_SITES]
@@ -21,7 +21,7 @@ static inline void keep_at(struct site *site, uint64_t epoch)
     }
 }
 
-/* Before any change of what the site holds. */
+/* To be called before any change of the site's sums. */
 static inline void keep(const struct device *device, struct site *site)
 {
     keep_at(site, device->peak);
@@ -32,7 +32,7 @@ static inline void keep(const struct device *device, struct site *site)
 
 /* ---- peaks ---- */
 
-/* A number that is new, and neither both even nor both odd with the peak's. */
+/* A new number, even if the peak's is odd and odd if that is even. */
 static uint64_t next_epoch(struct device *device)
 {
     device->last_epoch++;
@@ -40,7 +40,7 @@ static uint64_t next_epoch(struct device *device)
     return device->last_epoch;
 }
 
-/* The newest block is a block in its own right. */
+/* The newest block is no arena: its peak is final. */
 static void settle_fresh(struct device *device)
 {
     if (device->fresh_id == 0) {
@@ -125,7 +125,8 @@ static void remember(struct ms_site_table *table, const struct ms_event *event, 
     }
 }
 
-/* What the event ends. Where its beginning was not seen, it had no site. */
+/* Removes and returns the memory that the event ends. If its beginning was not seen, it has no
+ * site. */
 static struct ms_live forget(struct ms_site_table *table, const struct ms_event *event,
                              uint64_t key, uint64_t time_ns)
 {
@@ -137,7 +138,7 @@ static struct ms_live forget(struct ms_site_table *table, const struct ms_event 
     return live;
 }
 
-/* The numbers wrap in a run that no reader has memory for. */
+/* The number wraps only in a run for which no reader has memory. */
 static inline void count_allocation(struct ms_site_table *table)
 {
     char *recorded = ms_buffer_extend(&table->recorded, 1);
@@ -190,15 +191,15 @@ static void apply_allocation(struct ms_site_table *table, struct device *device,
     }
 }
 
-/* A charge of what is recorded as a block too, and counted as one. */
+/* Whether a charge is also recorded as a block, and counted as one. */
 static bool is_of_block(const struct ms_event *event)
 {
     return event->addr != 0 && ms_charge_is_block(event->aux);
 }
 
-/* Where a charge is remembered. One that a block follows waits for it at the address, and is the
- * block's from there on: another thread may be given the address, and charged for it, before the
- * end of this one is recorded. */
+/* The key of a charge. If a block will follow, the charge waits for it at the address, and belongs
+ * to it from then on: another thread may get the address, and be charged for it, before the end of
+ * this one is recorded. */
 static uint64_t charge_key(const struct ms_event *event)
 {
     return event->addr ? FORWARDED_KEY | (is_of_block(event) ? AWAITED_KEY : 0) | event->addr : 0;
@@ -209,8 +210,7 @@ static uint64_t block_charge_key(const struct ms_event *event)
     return FORWARDED_KEY | CLAIMED_KEY | event->id;
 }
 
-/* Such a block is live now, or the ground under tensors that are: its charge does not stand beside
- * them. */
+/* The block, or the tensors in it, count as live now: so its charge must not count beside them. */
 static void claim_charge(struct ms_site_table *table, struct device *device,
                          const struct ms_event *event)
 {
@@ -218,7 +218,7 @@ static void claim_charge(struct ms_site_table *table, struct device *device,
 
     if (event->owner != MS_OWNER_FORWARDED ||
         !ms_live_take(&table->live, FORWARDED_KEY | AWAITED_KEY | event->addr, &charge)) {
-        return; /* it lies in a slab that a neighbour was charged for */
+        return; /* it lies in a slab that was charged to a neighbour */
     }
     claimed = ms_live_add(&table->live, block_charge_key(event));
     if (claimed) {
@@ -234,8 +234,7 @@ static void claim_charge(struct ms_site_table *table, struct device *device,
     }
 }
 
-/* The block ends: its charge stands there again, until it is discharged. False where it has none.
- */
+/* The block ends: its charge counts again, until it is discharged. False: it has none. */
 static bool return_charge(struct ms_site_table *table, struct device *device,
                           const struct ms_event *event, uint64_t time_ns)
 {
@@ -307,7 +306,7 @@ static void apply_free(struct ms_site_table *table, struct device *device,
     struct site *site = shrink(table, device, &live);
 
     if (site) {
-        if (!charged) { /* else it is counted, an arena's too */
+        if (!charged) { /* otherwise it is counted already, an arena too */
             note_free(site, &live, time_ns);
         }
         if (live.key) {
@@ -316,7 +315,7 @@ static void apply_free(struct ms_site_table *table, struct device *device,
     }
 }
 
-/* The block gives its bytes back: as if it had never been one. */
+/* The block becomes an arena: removes its bytes, as if it had never been a block. */
 static void apply_arena(struct ms_site_table *table, struct device *device,
                         const struct ms_event *event, uint64_t time_ns)
 {
@@ -335,8 +334,9 @@ static void apply_arena(struct ms_site_table *table, struct device *device,
     }
 }
 
-/* Charges name their site at both ends. What has neither site nor address is an amount, by which
- * something of the driver's own grew or shrank: no allocation, and its parts do not pair. */
+/* Whether a charge is only an amount. Charges name their site at both ends. One with neither site
+ * nor address records that something of the driver's own grew or shrank: it is no allocation, and
+ * its parts do not pair. */
 static bool is_amount(const struct ms_event *event)
 {
     return event->addr == 0 && event->site == 0;
@@ -358,8 +358,8 @@ static void apply_charge(struct ms_site_table *table, struct device *device,
     }
 }
 
-/* What a site is not known to be charged with was charged before a gap, after which all that is
- * charged has no site. */
+/* Takes bytes off the site's charge. Bytes that it does not have were charged before a gap, after
+ * which all charges have no site. */
 static uint64_t take_charge(struct device *device, struct site *site, uint64_t bytes)
 {
     const uint64_t held = site ? site->now.forwarded_bytes : 0;
@@ -372,7 +372,7 @@ static uint64_t take_charge(struct device *device, struct site *site, uint64_t b
     return bytes - taken;
 }
 
-/* One free for each charge that was counted, though its slabs may go in two parts. */
+/* Counts one free for each counted charge, though its slabs may go in two parts. */
 static void apply_discharge(struct ms_site_table *table, struct device *device,
                             const struct ms_event *event, uint64_t time_ns)
 {
@@ -418,7 +418,8 @@ static void apply_host(struct ms_site_table *table, struct device *device,
 
 /* ---- moves to host memory and back ---- */
 
-/* Of what was live while they were recorded: before that changes. */
+/* Attributes the moves to memory that was live while they were recorded; called before that
+ * changes. */
 static void settle_moves(struct ms_site_table *table)
 {
     if (ms_moves_count(&table->moves) == 0) {
@@ -510,7 +511,7 @@ static struct held all_of(const struct ms_counters *counters)
     return held;
 }
 
-/* What was live at the epoch had no site that is known. */
+/* Gives all that was live at the epoch to site 0: the sites are unknown. */
 static void set_unknown(struct device *device, uint64_t epoch, const struct ms_counters *counters)
 {
     for (uint32_t id = 0; id < device->end; id = ms_site_after(device, id)) {
@@ -523,7 +524,7 @@ static void set_unknown(struct device *device, uint64_t epoch, const struct ms_c
     }
 }
 
-/* What is live from here on. */
+/* Gives all that is live from here on to site 0. */
 static void set_now(struct device *device, const struct ms_counters *counters)
 {
     for (uint32_t id = 0; id < device->end; id = ms_site_after(device, id)) {
@@ -559,7 +560,7 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
     }
     settle_fresh(device);
     settle_moves(table);
-    ms_frozen_free(&table->frozen); /* arenas may have come and gone */
+    ms_frozen_free(&table->frozen); /* arenas may have come and gone meanwhile */
     ms_live_forget(&table->live, index);
     set_now(device, &sums->now);
     if (device->peak_bytes != sums->peak_live.live_bytes) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of sites: its memory, and the share of allocations that a sampled run gives a site. */
+/* The memory of the table of sites, and the probability that a sampled allocation gets a site. */
 #include "report/fold/site_table.h"
 
 #include <sys/mman.h>
 
-#define HALVINGS 10 /* of the exponent, before a short series is exact enough */
+#define HALVINGS 10 /* of the exponent, until a short series is exact enough */
 
 static void *pages(size_t bytes)
 {
@@ -49,8 +49,8 @@ void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes)
     table->sampling_bytes = mean_bytes;
 }
 
-/* exp(x) - 1 = (exp(x / 2) - 1) * (exp(x / 2) + 1): from a short series for a small part of the
- * exponent. The C library's own would be another library that the traced process has to load. */
+/* exp(x) - 1 = (exp(x / 2) - 1) * (exp(x / 2) + 1): needs only a short series for a small part of
+ * the exponent. The C library's exp would make the traced process load another library. */
 double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
 {
     if (mean_bytes == 0 || bytes / mean_bytes >= 64) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds training steps and backward passes by the call sites that come again and again. */
+/* Finds training steps and backward passes by the call sites that recur. */
 #include "report/fold/steps.h"
 
 #include <string.h>
@@ -7,14 +7,15 @@
 
 #include "report/trace/words.h"
 
-#define MOST_LINES   64u   /* that call optimizers; as many that call models: bits of a word */
-#define MOST_TIMES   4096u /* of steps that are kept */
-#define LEAKED_PARTS 8u    /* of what a call made, if more than one in so many stays */
+/* Lines that call optimizers, and as many that call models: bits of a word */
+#define MOST_LINES   64u
+#define MOST_TIMES   4096u /* of steps to keep */
+#define LEAKED_PARTS 8u    /* one part in so many of a call's memory, if more than that stays */
 
-/* With fewer steps, a model that is called for the first time may be a part of training. */
+/* With fewer steps, a model's first call may still belong to training. */
 #define FEWEST_STEPS 2u
 
-/* When something happened again and again: all times, or one in `every`. */
+/* The times of something recurrent: all of them, or one in `every`. */
 struct times {
     struct ms_buffer at; /* uint64_t */
     uint64_t count, every;
@@ -26,7 +27,7 @@ struct optimizer {
     uint32_t site;   /* the newest of its sites */
     bool torch;      /* it is one of torch.optim's */
     uint64_t gaps, last_gap, longest;
-    uint64_t last_ns;    /* of its newest allocation: a step ends there */
+    uint64_t last_ns;    /* of its newest allocation, where a step ends */
     struct times begins; /* of steps */
 };
 
@@ -46,7 +47,7 @@ struct ms_steps {
     const ms_landmarks_t *landmarks;
     uint32_t phase;
     uint64_t first_call_ns;
-    uint32_t calling; /* the call whose memory was asked for last, + 1 */
+    uint32_t calling; /* the call that asked for memory last, + 1 */
     uint32_t optimizer_count, call_count;
     struct optimizer optimizers[MOST_LINES];
     struct call calls[MOST_LINES];
@@ -86,9 +87,9 @@ void ms_steps_find(ms_steps_t *steps, const ms_landmarks_t *landmarks)
     steps->landmarks = landmarks;
 }
 
-/* ---- put down ---- */
+/* ---- storing ---- */
 
-/* Without what is private to this process. */
+/* A copy without members that are private to this process. */
 static struct ms_steps plain_of(const ms_steps_t *steps)
 {
     struct ms_steps plain = *steps;
@@ -187,7 +188,7 @@ static void note_optimizer(struct ms_steps *steps, uint32_t site, const struct m
                            uint64_t time_ns)
 {
     const uint64_t gap = gap_number(steps);
-    /* Before the first pass it has nothing to step by: that makes its state. */
+    /* Before the first pass an optimizer has nothing to update: it makes its state. */
     struct optimizer *optimizer = gap > 0 ? find_optimizer(steps, is->caller) : NULL;
 
     if (!optimizer) {
@@ -246,7 +247,7 @@ static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64
     call->last_gap = gap;
 }
 
-/* Those of too many passes are not distinguished. False where there is no memory. */
+/* Passes beyond the limit share one gap. False: there is no memory. */
 static bool begin_gap(ms_steps_t *steps, uint64_t time_ns)
 {
     if (steps->gaps.bytes / sizeof(struct gap) <= MS_MOST_PASSES) {
@@ -291,7 +292,7 @@ uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
 
 /* ---- afterwards ---- */
 
-/* What all sites of a line did, on all devices. Gathered parameters follow their owner's rules. */
+/* Bytes of that lifetime, over all sites of a line and all devices. */
 static uint64_t lifetime_bytes(const ms_steps_t *steps, const ms_site_table_t *table,
                                uint32_t caller, bool calls_model, enum ms_lifetime lifetime)
 {
@@ -315,14 +316,14 @@ static uint64_t lifetime_bytes(const ms_steps_t *steps, const ms_site_table_t *t
     return bytes;
 }
 
-/* It came again and again, and did not cease. */
+/* Whether it recurred and did not cease. */
 static bool is_steady(const struct optimizer *optimizer, uint64_t passes)
 {
     return passes - optimizer->last_gap <= optimizer->longest;
 }
 
-/* The line that called an optimizer most often; a foreign `step` only where torch.optim's are not
- * seen. */
+/* The line that called an optimizer most often; another function named `step` only if none of
+ * torch.optim is seen. */
 static const struct optimizer *best_optimizer(const ms_steps_t *steps, uint64_t passes)
 {
     const struct optimizer *best = NULL;
@@ -338,9 +339,10 @@ static const struct optimizer *best_optimizer(const ms_steps_t *steps, uint64_t 
     return best;
 }
 
-/* Passes that made the gradients anew: those before them had been dropped. */
+/* Passes that made new gradients, because the old ones had been dropped. */
 struct turnover {
-    uint64_t count, last, longest; /* the last pass; the most passes from one to the next */
+    uint64_t count, last, longest; /* the number of the last pass; the most passes from one to the
+                                      next */
     struct times begins;
 };
 
@@ -380,7 +382,7 @@ static void take_optimizer(const struct optimizer *optimizer, struct ms_recurren
     ms_buffer_append(&found->begins, optimizer->begins.at.at, optimizer->begins.at.bytes);
 }
 
-/* Takes over its times. */
+/* Moves its times to `found`. */
 static void take_turnover(struct turnover *turnover, struct ms_recurrence *found)
 {
     found->known = true;
@@ -398,7 +400,7 @@ static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
     struct turnover turnover = find_turnover(steps, table, passes);
     const bool drops = turnover.count == passes ||
                        (turnover.count > 1 && passes - turnover.last <= turnover.longest);
-    /* One that made nothing but its state may have run unseen ever since. */
+    /* An optimizer that allocated nothing but its state may have run unseen ever since. */
     const bool silent = optimizer && lifetime_bytes(steps, table, optimizer->caller, false,
                                                     MS_LIFETIME_MOMENT) == 0;
 
@@ -406,7 +408,7 @@ static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
         take_optimizer(optimizer, found);
     } else if (drops) {
         take_turnover(&turnover, found);
-        /* In the gap behind the last pass, whose gradients may not be dropped yet. */
+        /* In the gap after the last pass, whose gradients may not be dropped yet. */
         found->ended_ns = steps->phase % 2 == 0 ? this_gap(steps)->begin_ns : UINT64_MAX;
     } else {
         found->why = "neither an optimizer nor dropped gradients were seen to recur";
@@ -419,7 +421,7 @@ static int bits(uint64_t word)
     return __builtin_popcountll(word);
 }
 
-/* Whether a good part of what the calls made is there for good: what a program keeps by mistake. */
+/* Whether a good part of the calls' memory is never freed: a program keeps it by mistake. */
 static bool leaks(const struct ms_steps *steps, const ms_site_table_t *table, uint32_t caller)
 {
     uint64_t bytes = 0;
@@ -430,9 +432,9 @@ static bool leaks(const struct ms_steps *steps, const ms_site_table_t *table, ui
     return lifetime_bytes(steps, table, caller, true, MS_LIFETIME_KEPT) > bytes / LEAKED_PARTS;
 }
 
-/* A call that nothing is kept of for a backward is an evaluation's, but for a part of the step
- * itself (a teacher, a generator): that runs in every step, and its results outlive a pass; or what
- * was computed is kept. Of what was captured, no lifetime is known. */
+/* Whether a line's calls are an evaluation's: nothing of them is kept for a backward. But some
+ * calls of that sort belong to the step (a teacher, a generator): they run in every step, and their
+ * results outlive a pass, or are never freed. Memory of a capture has no known lifetime. */
 static bool evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
                       const struct ms_recurrence *found, uint32_t caller, uint64_t gaps)
 {
@@ -473,7 +475,7 @@ static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *tab
     }
 }
 
-/* The same line of the same function, however it was reached. */
+/* Whether both are the same line of the same function, however reached. */
 static bool same_place(const struct ms_python_definition *a, const struct ms_python_definition *b)
 {
     return a && b && a->code == b->code && a->instruction == b->instruction;
