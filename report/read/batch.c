@@ -6,7 +6,7 @@
 
 #define NAME "MEMSHIM_BATCH="
 
-/* The digits up to the line's end; 0 where there is anything else, or more than 32 bits. */
+/* The digits up to the line's end; 0: there is anything else, or more than 32 bits. */
 static uint32_t number(const char *text)
 {
     uint64_t value = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges in an array that is sorted by address; neighbours are joined as they come. */
+/* Ranges in an array sorted by address; joins neighbours as they come. */
 #include "report/read/containers.h"
 
 #include <string.h>
 
-/* The first that begins behind the address. */
+/* The first one that begins after the address. */
 static size_t index_after(const struct ms_containers *containers, uint64_t addr)
 {
     size_t low = 0, high = ms_containers_count(containers);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a device's live memory lies in, by address: blocks, forwarded allocations, and pages that a
- * program maps by itself, neighbours taken together. Ranges never overlap: where a damaged trace
- * says otherwise, the older one stays. */
+/* The containers of a device's live memory, by address: blocks, forwarded allocations, and pages
+ * that a program maps by itself; neighbouring pages are joined. Ranges never overlap: if a damaged
+ * trace has an overlap, the older range stays. */
 #ifndef MEMSHIM_REPORT_READ_CONTAINERS_H
 #define MEMSHIM_REPORT_READ_CONTAINERS_H
 
@@ -22,17 +22,17 @@ struct ms_containers {
     struct ms_buffer ranges; /* struct ms_container, by address */
 };
 
-/* False where it overlaps another, is empty, or memory ran out. */
+/* False: it overlaps another, is empty, or memory ran out. */
 bool ms_containers_add(struct ms_containers *containers, const struct ms_container *container);
 
-/* One that is no page, by where it begins. False where there is none. */
+/* Removes a container that is no page, by its beginning. False: there is none. */
 bool ms_containers_remove(struct ms_containers *containers, uint64_t addr,
                           struct ms_container *removed);
 
-/* Cuts pages away. False unless one run of pages holds them all. */
+/* Cuts pages out. False: no single run of pages holds them all. */
 bool ms_containers_cut(struct ms_containers *containers, uint64_t addr, uint64_t bytes);
 
-/* The one in which the address lies; null: none. */
+/* The container of the address; null: none. */
 const struct ms_container *ms_containers_find(const struct ms_containers *containers,
                                               uint64_t addr);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks the windows of a trace in order, then its tail, and tells the gaps between them. */
+/* Walks the windows of a trace in order, then its tail, and reports the gaps between them. */
 #include "report/read/events.h"
 
 #include <stdio.h>
@@ -12,12 +12,12 @@ struct pass {
     const struct ms_events_visitor *visitor;
     struct ms_reader *reader;
     struct ms_codec codec;
-    uint64_t next_event; /* the number that the next one should have */
+    uint64_t next_event; /* the expected number of the next event */
     bool gap;            /* events before it are missing */
     uint64_t damaged_windows;
 };
 
-static void tell_gap(struct pass *pass, const struct ms_extent_header *header)
+static void report_gap(struct pass *pass, const struct ms_extent_header *header)
 {
     const struct ms_base *base = (const struct ms_base *)(header + 1);
 
@@ -42,7 +42,7 @@ static void visit_window(struct pass *pass, struct ms_extent_place *place)
         return;
     }
     if (pass->gap || header->first_event != pass->next_event) {
-        tell_gap(pass, header);
+        report_gap(pass, header);
     }
     records = ms_records_begin(&pass->codec, header, place->committed_bytes);
     while (ms_records_next(&records, &event, &time_ns)) {
@@ -53,7 +53,8 @@ static void visit_window(struct pass *pass, struct ms_extent_place *place)
     pass->next_event = header->first_event + place->count;
 }
 
-/* What no window has yet; after a gap it tells of nothing that is known. */
+/* Visits the events that no window has yet. Skips them after a gap, because the tail has no sums to
+ * go on with. */
 static void visit_tail(struct pass *pass)
 {
     const struct ms_reader *reader = pass->reader;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Follows events up to the moment, and keeps what they leave live. */
+/* Follows events up to the moment, and keeps the memory that is live then. */
 #include "report/read/instant.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void add(struct ms_instant *instant, const struct ms_event *event, uint64
     const size_t index = ms_instant_count(instant);
     struct ms_standing *standing = NULL;
 
-    /* A trace that is damaged may name one twice. */
+    /* A damaged trace may name one twice. */
     if (event->id == 0 || ms_instant_find(instant, event->id)) {
         return;
     }
@@ -53,7 +53,7 @@ static void add(struct ms_instant *instant, const struct ms_event *event, uint64
                                      .tensor = event->kind == MS_EVENT_TENSOR_ALLOC};
 }
 
-/* The last one takes its place. */
+/* Moves the last one into its place. */
 static void remove_at(struct ms_instant *instant, size_t index)
 {
     const size_t last = ms_instant_count(instant) - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything that is live on a device at one moment, made by following a trace's events up to
- * there. Blocks that are arenas are not live themselves. */
+/* All memory that is live on a device at one moment: follows a trace's events up to there. Blocks
+ * that are arenas are not live themselves. */
 #ifndef MEMSHIM_REPORT_READ_INSTANT_H
 #define MEMSHIM_REPORT_READ_INSTANT_H
 
@@ -17,7 +17,7 @@ struct ms_standing {
     uint64_t id, addr, bytes;
     uint64_t born_ns;
     uint64_t stream; /* 0: none, or not recorded (of tensors) */
-    uint64_t note;   /* for who follows along; 0 at first */
+    uint64_t note;   /* for the caller's use; 0 at first */
     uint32_t site;
     uint8_t device;
     bool tensor;
@@ -26,21 +26,21 @@ struct ms_standing {
 struct ms_instant {
     struct ms_buffer standing; /* struct ms_standing, in no order */
     struct ms_numbers *by_id;
-    struct ms_aggregate *sums;          /* MS_DEVICE_COUNT: the devices' own */
-    uint64_t since_ns[MS_DEVICE_COUNT]; /* what was born before is not here; 0: all is */
+    struct ms_aggregate *sums;          /* MS_DEVICE_COUNT: one for each device */
+    uint64_t since_ns[MS_DEVICE_COUNT]; /* memory allocated before is missing here; 0: none is */
     bool failed;                        /* memory ran out */
 };
 
-/* False where there is no memory. Free it either way. */
+/* False: there is no memory. Free it either way. */
 bool ms_instant_begin(struct ms_instant *instant);
 void ms_instant_free(struct ms_instant *instant);
 
-/* The next event, or a gap before it (events.h). */
+/* Takes the next event, or a gap before it (events.h). */
 void ms_instant_take(struct ms_instant *instant, const struct ms_event *event, uint64_t time_ns);
 void ms_instant_gap(struct ms_instant *instant, uint8_t device, const struct ms_aggregate *sums,
                     uint64_t time_ns);
 
-/* Null where it is not live. Good until the next event. */
+/* Null: it is not live. Valid until the next event. */
 struct ms_standing *ms_instant_find(const struct ms_instant *instant, uint64_t id);
 
 static inline size_t ms_instant_count(const struct ms_instant *instant)

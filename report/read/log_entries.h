@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entries of one extent of the log, one after the other: the one walk over them. Pure. */
+/* Walks over the entries of one extent of the log. Pure. */
 #ifndef MEMSHIM_REPORT_READ_LOG_ENTRIES_H
 #define MEMSHIM_REPORT_READ_LOG_ENTRIES_H
 
@@ -10,15 +10,16 @@
 #include "report/read/reader.h"
 #include "report/trace/format.h"
 
-/* More allocations after an out-of-memory than a program makes that only ends: it was got over. */
+/* A program that ends after an out-of-memory makes no more allocations than this: after more, it
+ * has recovered. */
 #define MS_WENT_ON_ALLOCATIONS 64u
 
 struct ms_log_entries {
     const char *at;
-    uint64_t left_bytes; /* after the last one was read: those that are none */
+    uint64_t left_bytes; /* after the last one read: bytes that are no entries */
 };
 
-/* place: of the log, which ms_reader_load has just passed. */
+/* place: of the log, accepted by the last ms_reader_load. */
 static inline struct ms_log_entries ms_log_entries_begin(const struct ms_reader *reader,
                                                          const struct ms_extent_place *place)
 {
@@ -40,7 +41,7 @@ static inline bool ms_log_entry_is_known(const struct ms_log_entry *entry)
     }
 }
 
-/* *payload: entry->bytes of it, aligned to nothing. False where there is no further one. */
+/* *payload: entry->bytes of it, unaligned. False: there are no more. */
 static inline bool ms_log_entries_next(struct ms_log_entries *entries, struct ms_log_entry *entry,
                                        const char **payload)
 {

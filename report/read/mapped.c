@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks for the file's inode in /proc/PID/maps. */
+/* Searches for the file's inode in /proc/PID/maps. */
 #include "report/read/mapped.h"
 
 #include <inttypes.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* "start-end perms offset device inode path". By the inode alone: some file systems show another
- * device here than they tell of the file. 0: no file. */
+/* Parses "start-end perms offset device inode path". Uses the inode alone: some file systems show
+ * another device here than stat does. 0: no file. */
 static uint64_t inode_of(const char *line)
 {
     for (int field = 0; field < 4; field++) {

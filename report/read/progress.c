@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws the bar, on the terminal. */
+/* Draws the progress bar on the terminal. */
 #include "report/read/progress.h"
 #include "allocator/base/clock.h"
 
@@ -15,7 +15,7 @@
 static struct {
     bool begun;
     size_t number, of;
-    uint64_t start_ns, shown_ns; /* shown: since the start; 0: nothing is on the screen */
+    uint64_t start_ns, shown_ns; /* shown_ns: since the start; 0: nothing is on the screen */
 } bar;
 
 static void draw(const char *line)

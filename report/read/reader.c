@@ -19,10 +19,10 @@
 
 #define MOST_TRIES 10000 /* to read sums that change meanwhile */
 
-/* A decoder may look past the end of a record that claims to go on. */
+/* A decoder may read past the end of a record that claims to go on. */
 #define EXTENT_ROOM_BYTES (MS_EXTENT_BYTES + MS_RECORD_MAX_BYTES)
 
-#define MOST_EXTENTS (1u << 20) /* 256 GiB: no writer's limit comes near it */
+#define MOST_EXTENTS (1u << 20) /* 256 GiB: no writer's limit is near it */
 
 static bool say(char *why, size_t why_bytes, const char *path, const char *what)
 {
@@ -30,7 +30,7 @@ static bool say(char *why, size_t why_bytes, const char *path, const char *what)
     return false;
 }
 
-/* The bytes that could be read: fewer where the file ends or cannot be read any further. */
+/* Returns the bytes that could be read: fewer if the file ends, or cannot be read any further. */
 static size_t read_some(int fd, void *to, size_t bytes, uint64_t offset)
 {
     size_t done = 0;
@@ -104,7 +104,7 @@ static bool read_header(int fd, const char *path, struct ms_file_header *header,
     return true;
 }
 
-/* Checks the header of an extent as far as it can be without its payload. */
+/* Checks the header of an extent as far as possible without its payload. */
 static bool is_plausible(const struct ms_reader *reader, const struct ms_extent_header *header)
 {
     return header->magic == MS_EXTENT_MAGIC && header->trace_id == reader->header.trace_id &&
@@ -183,8 +183,8 @@ static void find_extents(struct ms_reader *reader)
     sort(&reader->digests);
 }
 
-/* Before the windows: what a writer that lives packs meanwhile is found there, and it packs an
- * event before it writes another one in its place. */
+/* Reads the tail before the windows. A live writer packs an event before it overwrites it in the
+ * tail, so events packed meanwhile are found in the windows. */
 static void read_tail(struct ms_reader *reader)
 {
     const uint64_t at = offsetof(struct ms_file_header, events);
@@ -213,8 +213,9 @@ const struct ms_timed_event *ms_reader_tail(const struct ms_reader *reader, uint
                : NULL;
 }
 
-/* A process that lives holds a lock on its trace. Some network file systems have none, and a
- * program may close what it did not open: then its mappings tell. */
+/* Whether a live process has the trace open. It then holds a lock on it. Some network file systems
+ * have no locks, and a program may close descriptors that it did not open: then its mappings
+ * decide. */
 static bool is_held(const struct ms_reader *reader)
 {
     if (flock(reader->fd, LOCK_SH | LOCK_NB) == 0) {
@@ -280,7 +281,7 @@ bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_
     }
     if (opened) {
         reader->running = is_held(reader);
-        /* Its header was read before: it may have closed the trace in between. */
+        /* The header was read before, and the writer may have closed the trace in between. */
         opened = reader->running || read_header(reader->fd, path, header, damaged, why, why_bytes);
     }
     if (opened) {
@@ -334,7 +335,7 @@ bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place)
         checksum != ms_checksum(reader->extent + header->payload_offset, (size_t)bytes)) {
         return false;
     }
-    /* A live writer may have begun to recycle the window while it was read. */
+    /* A live writer may have begun to recycle the window meanwhile. */
     if (reader->running && (!read_at(reader->fd, &again, sizeof(again), place->offset) ||
                             again.sequence != place->sequence)) {
         return false;
@@ -344,8 +345,8 @@ bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place)
     return true;
 }
 
-/* One part of a digest: of the one that `first` tells of, and the next in order. Null where it is
- * not. */
+/* One part of a digest: it must belong to the digest of `first`, and be the next in order. Null: it
+ * is not. */
 static const char *load_part(struct ms_reader *reader, struct ms_extent_place *place,
                              const struct ms_digest_part *first, uint32_t number, size_t *bytes)
 {
@@ -366,7 +367,7 @@ static const char *load_part(struct ms_reader *reader, struct ms_extent_place *p
                : NULL;
 }
 
-/* The parts of one digest have sequences in a row; that of the first is here. */
+/* The parts of one digest have consecutive sequences; `index` is the first one's. */
 static bool load_digest(struct ms_reader *reader, size_t index, struct ms_buffer *digest)
 {
     const size_t count = ms_reader_count(&reader->digests);

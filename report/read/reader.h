@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace file, opened by somebody who trusts no byte of it: extents that pass every check, in
- * order, and a list of what did not. Nothing is mapped, so a file that shrinks meanwhile is an
+/* Reads a trace file without trusting any byte of it: gives the extents that pass every check, in
+ * order, and counts those that do not. It maps nothing, so a file that shrinks meanwhile is an
  * error and not a signal. */
 #ifndef MEMSHIM_REPORT_READ_READER_H
 #define MEMSHIM_REPORT_READ_READER_H
@@ -18,7 +18,7 @@ struct ms_extent_place {
     uint64_t first_event; /* windows */
     uint64_t committed_bytes;
     uint32_t count;      /* records or entries */
-    uint64_t done_bytes; /* of a reader that comes back for what was committed since */
+    uint64_t done_bytes; /* for a reader that returns for records committed since */
 };
 
 struct ms_reader {
@@ -26,27 +26,28 @@ struct ms_reader {
     char path[PATH_MAX];
     uint64_t file_bytes;
     struct ms_file_header header; /* every string is terminated */
-    bool header_damaged;          /* its checksum does not fit: names may be wrong */
+    bool header_damaged;          /* its checksum is wrong: names may be wrong */
     bool running;                 /* its process still holds the file */
     bool cut;                     /* the file ends inside an extent */
     struct ms_buffer windows, logs, devices, sites,
         digests;                   /* struct ms_extent_place, by sequence */
     struct ms_tail tail;           /* the newest events; read with ms_reader_tail */
     uint64_t tail_first, tail_end; /* its events have the numbers from tail_first to tail_end - 1 */
-    uint64_t strange_extents;      /* of no kind that is known, damaged, or of another trace */
+    uint64_t strange_extents;      /* of unknown kind, damaged, or of another trace */
     char *extent; /* one extent, read by the last ms_reader_load; MS_RECORD_MAX_BYTES follow it */
 };
 
-/* path: a trace file. False and a sentence in `why` that names it where it is no trace, or one of
- * another version. */
+/* path: a trace file. False, with a sentence in `why` that names it: it is no trace, or has another
+ * version. */
 bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_t why_bytes);
 void ms_reader_close(struct ms_reader *reader);
 
-/* The header alone, of a trace whose header is whole. False and a sentence in `why` as above. */
+/* Reads only the header of a trace, which must be whole. False, with a sentence in `why` as above.
+ */
 bool ms_reader_header(const char *path, struct ms_file_header *header, char *why, size_t why_bytes);
 
-/* Reads an extent that was found at opening into reader->extent and checks it again, whole. False
- * where it is damaged, or was recycled since. */
+/* Reads an extent that was found at opening into reader->extent and checks all of it again. False:
+ * it is damaged, or was recycled since. */
 bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place);
 
 static inline size_t ms_reader_count(const struct ms_buffer *places)
@@ -59,17 +60,17 @@ static inline struct ms_extent_place *ms_reader_place(const struct ms_buffer *pl
     return (struct ms_extent_place *)places->at + index;
 }
 
-/* The bytes of the newest digest (digest.h) that is whole. False where there is none. */
+/* Reads the newest digest (digest.h) that is whole. False: there is none. */
 bool ms_reader_digest(struct ms_reader *reader, struct ms_buffer *digest);
 
-/* An event of the tail by its number, from tail_first to tail_end - 1: only one that no window has,
- * which are read after it (or, where events were lost, that is not in a device's sums): another may
- * have been written in its place. Null where the file is damaged: its kind, device or owner are out
- * of range. */
+/* An event of the tail by its number, from tail_first to tail_end - 1. Only for events that no
+ * window has, after reading all windows (or, if events were lost, that a device's sums lack):
+ * another event may have overwritten it. Null: the file is damaged, and its kind, device or owner
+ * are out of range. */
 const struct ms_timed_event *ms_reader_tail(const struct ms_reader *reader, uint64_t number);
 
-/* Reads the sums out of a device's page (a place that ms_reader_load has passed). False where they
- * change faster than they can be read, under a writer that lives. */
+/* Reads the sums of a device's page (a place that ms_reader_load accepted). False: a live writer
+ * changes them faster than they can be read. */
 bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place *place,
                     struct ms_device_sums *sums);
 

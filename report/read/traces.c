@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks for traces in the folders of processes, runs and whole outputs. */
+/* Searches for traces in the folders of processes, runs and whole outputs. */
 #include "report/read/traces.h"
 
 #include <dirent.h>
@@ -29,14 +29,14 @@ static void add(struct ms_buffer *found, const char *path)
     }
 }
 
-/* Rank 10 comes after rank 2. */
+/* Sorts rank 10 after rank 2. */
 static int by_name(const void *a, const void *b)
 {
     return strverscmp(((const struct ms_trace_path *)a)->path,
                       ((const struct ms_trace_path *)b)->path);
 }
 
-/* Every process's folder right below. False where the folder cannot be read. */
+/* Adds every process's folder right below. False: the folder cannot be read. */
 static bool add_processes(const char *folder, struct ms_buffer *found)
 {
     const size_t before = found->bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which traces are meant by a path. */
+/* Finds the traces that a path means. */
 #ifndef MEMSHIM_REPORT_READ_TRACES_H
 #define MEMSHIM_REPORT_READ_TRACES_H
 
@@ -14,9 +14,9 @@ struct ms_trace_path {
     char path[PATH_MAX];
 };
 
-/* Adds to `found` (struct ms_trace_path) what `path` stands for: a trace file; a process's folder;
- * a run's folder (every process in it, in the order of rank and name); an output folder (its latest
- * run). False and a sentence in `why` that names it where there is none. */
+/* Adds to `found` (struct ms_trace_path) the traces that `path` means: a trace file; a process's
+ * folder; a run's folder (every process in it, in the order of rank and name); an output folder
+ * (its latest run). False, with a sentence in `why` that names the path: there is none. */
 bool ms_traces_find(const char *path, struct ms_buffer *found, char *why, size_t why_bytes);
 
 static inline size_t ms_traces_count(const struct ms_buffer *found)
