@@ -14,7 +14,7 @@ typedef char *(*demangler_t)(const char *symbol, char *buffer, size_t *bytes, in
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static demangler_t demangler;
 
-/* Opened when it is needed: a machine may lack it, and most reports can do without. */
+/* Loaded only when needed: a machine may lack it, and most reports do not need it. */
 static void find_demangler(void)
 {
     void *library = dlopen(CXX_LIBRARY, RTLD_LAZY | RTLD_LOCAL);

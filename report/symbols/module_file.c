@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the file that a module of a trace means, and its symbols and lines, with elfutils' libdwfl.
+/* Finds the file of a trace's module, and its symbols and lines, with elfutils' libdwfl.
  *
- * Addresses come sorted, so that the symbol table and each unit of DWARF are passed over once for
- * all of them, and no index of either is made. */
+ * Addresses come sorted, so that one pass over the symbol table, and one over each unit of DWARF,
+ * serves all of them without an index. */
 #include "report/symbols/module_file.h"
 
 #include <dlfcn.h>
@@ -23,8 +23,8 @@
 #define DEBUG_ROOT     "/usr/lib/debug"
 #define MOST_NESTING   64 /* of scopes and inlined functions in one another */
 #define MOST_FUNCTIONS 32 /* at one address */
-/* Opened when it is needed: without it a report has no names, and stands. Those of libelf, on which
- * it stands, are found in it too. */
+/* Loaded only when needed: without it a report still works, but has no names. libdw depends on
+ * libelf, so this finds libelf's functions too. */
 #define LIBDW_FUNCTIONS(F)          \
     F(dwarf_attr_integrate)         \
     F(dwarf_child)                  \
@@ -89,7 +89,7 @@ struct lookup {
     const char *modules_dir; /* null: none */
     Dwfl_Module *module;
     Dwarf_Addr bias; /* of DWARF's addresses */
-    bool *answered;  /* by index: its lines were given */
+    bool *answered;  /* by index: whether its lines were answered */
 };
 
 /* --- answers */
@@ -120,8 +120,8 @@ static bool is_build(Dwfl_Module *module, const struct ms_module_definition *wan
            (bytes == 0 || memcmp(id, wanted->build_id, (size_t)bytes) == 0);
 }
 
-/* Opens the file if it is that build; one without a build id only for a module without one. Its
- * addresses are those that it was linked with. */
+/* Opens the file if it is that build. A file without a build id is accepted only for a module
+ * without one. Its addresses are those that it was linked with. */
 static bool open_build(struct lookup *lookup, Dwfl *dwfl, const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -136,7 +136,7 @@ static bool open_build(struct lookup *lookup, Dwfl *dwfl, const char *path)
     return lookup->module && is_build(lookup->module, lookup->request->module);
 }
 
-/* dir/.build-id/ab/cdef..., as debuggers lay files out. */
+/* dir/.build-id/ab/cdef..., the layout that debuggers use. */
 static bool open_by_id(struct lookup *lookup, Dwfl *dwfl, const char *dir)
 {
     const struct ms_module_definition *module = lookup->request->module;
@@ -174,14 +174,14 @@ static bool open_module(struct lookup *lookup, Dwfl *dwfl)
 
 /* --- symbols */
 
-/* The function around one address, as far as it is known. */
+/* The function around one address, as far as known. */
 struct symbol {
     uint64_t start, end;
     const char *name; /* null: none yet */
-    uint8_t rank;     /* among names of one start */
+    uint8_t rank;     /* preference among names with one start */
 };
 
-/* The first address that does not lie before `start`. */
+/* The first address that is not before `start`. */
 static size_t first_from(const struct ms_symbols_request *request, uint64_t start)
 {
     size_t low = 0, high = request->count;
@@ -198,7 +198,7 @@ static size_t first_from(const struct ms_symbols_request *request, uint64_t star
     return low;
 }
 
-/* Of several names for one place the exported one, which is the one that people wrote. */
+/* Of several names for one place it prefers the exported one, which is the one in the source. */
 static uint8_t rank_of(const GElf_Sym *symbol)
 {
     switch (GELF_ST_BIND(symbol->st_info)) {
@@ -211,7 +211,7 @@ static uint8_t rank_of(const GElf_Sym *symbol)
     }
 }
 
-/* A function without a size (hand-written) goes on to the next one, within its section. */
+/* A function without a size (hand-written) reaches to the next one within its section. */
 static uint64_t end_of(const GElf_Sym *symbol, uint64_t start, Elf *elf, GElf_Word section,
                        Dwarf_Addr bias)
 {
@@ -225,8 +225,8 @@ static uint64_t end_of(const GElf_Sym *symbol, uint64_t start, Elf *elf, GElf_Wo
                : start;
 }
 
-/* Notes the symbol at the first address that it does not lie behind, if none that is noted there
- * begins later: the nearest beginning before each address is then noted at it or before it. */
+/* Notes the symbol at the first address not before its start, unless the symbol noted there begins
+ * later. So the nearest start before each address is noted at that address or at an earlier one. */
 static void offer(const struct lookup *lookup, struct symbol *symbols, int number)
 {
     const struct ms_symbols_request *request = lookup->request;
@@ -255,11 +255,11 @@ static void offer(const struct lookup *lookup, struct symbol *symbols, int numbe
     }
 }
 
-static void tell_symbol(const struct lookup *lookup, size_t index, const char *name)
+static void answer_symbol(const struct lookup *lookup, size_t index, const char *name)
 {
     char plain[MS_FUNCTION_NAME_BYTES], readable[MS_FUNCTION_NAME_BYTES];
 
-    /* Without a symbol's version: main@@V1. */
+    /* Without the symbol's version: main@@V1. */
     snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(name, "@"), name);
     if (plain[0]) {
         ms_demangle(plain, readable, sizeof(readable));
@@ -268,7 +268,7 @@ static void tell_symbol(const struct lookup *lookup, size_t index, const char *n
     }
 }
 
-/* From .symtab, wherever it lies, else from .dynsym. */
+/* Uses .symtab, wherever it is, else .dynsym. */
 static void look_up_symbols(const struct lookup *lookup)
 {
     const size_t count = lookup->request->count;
@@ -283,7 +283,7 @@ static void look_up_symbols(const struct lookup *lookup)
             symbols[i] = symbols[i - 1];
         }
         if (symbols[i].name && lookup->request->addresses[i] < symbols[i].end) {
-            tell_symbol(lookup, i, symbols[i].name);
+            answer_symbol(lookup, i, symbols[i].name);
         }
     }
     free(symbols);
@@ -330,7 +330,7 @@ static struct ms_source line_at(Dwarf_Die *unit, Dwarf_Addr address)
     return source;
 }
 
-/* Where an inlined function stands in the function that it was put into. */
+/* Where an inlined function was called in the function that it was inlined into. */
 static struct ms_source call_of(Dwarf_Die *unit, Dwarf_Die *inlined)
 {
     struct ms_source source = {.line = (uint32_t)number_of(inlined, DW_AT_call_line)};
@@ -344,7 +344,7 @@ static struct ms_source call_of(Dwarf_Die *unit, Dwarf_Die *inlined)
     return source;
 }
 
-/* A function, and those around an address in it that were put into it and one another. */
+/* A function, and the functions inlined into it and each other around one address. */
 struct nest {
     Dwarf_Die functions[MOST_FUNCTIONS]; /* outermost first */
     size_t count;
@@ -369,8 +369,8 @@ static void descend(struct nest *nest, Dwarf_Die *parent, Dwarf_Addr address, in
     }
 }
 
-static void tell_source(const struct lookup *lookup, size_t index, const struct ms_source *source,
-                        bool inlined)
+static void answer_source(const struct lookup *lookup, size_t index, const struct ms_source *source,
+                          bool inlined)
 {
     char readable[MS_FUNCTION_NAME_BYTES] = "";
 
@@ -384,8 +384,9 @@ static void tell_source(const struct lookup *lookup, size_t index, const struct 
            readable, source->file);
 }
 
-/* function: the one around the address; null: none is known, and only its line is given. */
-static void tell_lines(struct lookup *lookup, size_t index, Dwarf_Die *unit, Dwarf_Die *function)
+/* Answers an address's lines. function: the one around the address; null: unknown, and only its
+ * line is given. */
+static void answer_lines(struct lookup *lookup, size_t index, Dwarf_Die *unit, Dwarf_Die *function)
 {
     const Dwarf_Addr address = lookup->request->addresses[index] - lookup->bias;
     struct ms_source source = line_at(unit, address);
@@ -403,16 +404,16 @@ static void tell_lines(struct lookup *lookup, size_t index, Dwarf_Die *unit, Dwa
 
         source.function = name_of(die);
         if (i > 1) {
-            tell_source(lookup, index, &source, true);
+            answer_source(lookup, index, &source, true);
             source = call_of(unit, die);
         }
     }
-    tell_source(lookup, index, &source, false);
+    answer_source(lookup, index, &source, false);
     lookup->answered[index] = true;
 }
 
-/* Tells the lines of all addresses in the ranges of `of` that have none yet. */
-static void tell_ranges(struct lookup *lookup, Dwarf_Die *unit, Dwarf_Die *of, bool is_function)
+/* Answers the lines of all addresses in the ranges of `of` that have none yet. */
+static void answer_ranges(struct lookup *lookup, Dwarf_Die *unit, Dwarf_Die *of, bool is_function)
 {
     const struct ms_symbols_request *request = lookup->request;
     Dwarf_Addr base, start, end;
@@ -422,14 +423,14 @@ static void tell_ranges(struct lookup *lookup, Dwarf_Die *unit, Dwarf_Die *of, b
         for (size_t i = first_from(request, start + lookup->bias);
              i < request->count && request->addresses[i] < end + lookup->bias; i++) {
             if (!lookup->answered[i]) {
-                tell_lines(lookup, i, unit, is_function ? of : NULL);
+                answer_lines(lookup, i, unit, is_function ? of : NULL);
             }
         }
     }
 }
 
-/* Functions stand in the unit itself, in namespaces and, some compilers', in classes. */
-static void tell_functions(struct lookup *lookup, Dwarf_Die *unit, Dwarf_Die *parent, int depth)
+/* Functions are in the unit itself, in namespaces and, with some compilers, in classes. */
+static void answer_functions(struct lookup *lookup, Dwarf_Die *unit, Dwarf_Die *parent, int depth)
 {
     Dwarf_Die die;
     int ended = depth < MOST_NESTING ? libdw.dwarf_child(parent, &die) : 1;
@@ -437,13 +438,13 @@ static void tell_functions(struct lookup *lookup, Dwarf_Die *unit, Dwarf_Die *pa
     for (; ended == 0; ended = libdw.dwarf_siblingof(&die, &die)) {
         switch (libdw.dwarf_tag(&die)) {
         case DW_TAG_subprogram:
-            tell_ranges(lookup, unit, &die, true);
+            answer_ranges(lookup, unit, &die, true);
             break;
         case DW_TAG_namespace:
         case DW_TAG_module:
         case DW_TAG_class_type:
         case DW_TAG_structure_type:
-            tell_functions(lookup, unit, &die, depth + 1);
+            answer_functions(lookup, unit, &die, depth + 1);
             break;
         default:
             break;
@@ -451,7 +452,7 @@ static void tell_functions(struct lookup *lookup, Dwarf_Die *unit, Dwarf_Die *pa
     }
 }
 
-/* Whether one of the addresses lies in the unit. */
+/* Whether one of the requested addresses lies in the unit. */
 static bool is_asked(const struct lookup *lookup, Dwarf_Die *unit)
 {
     const struct ms_symbols_request *request = lookup->request;
@@ -468,7 +469,7 @@ static bool is_asked(const struct lookup *lookup, Dwarf_Die *unit)
     return false;
 }
 
-/* Units are passed over one by one: some compilers leave out .debug_aranges, the index of them. */
+/* Goes through all units: some compilers leave out .debug_aranges, the index of them. */
 static void look_up_lines(struct lookup *lookup)
 {
     Dwarf *dwarf = libdw.dwfl_module_getdwarf(lookup->module, &lookup->bias);
@@ -479,8 +480,8 @@ static void look_up_lines(struct lookup *lookup)
     while (dwarf && lookup->answered &&
            libdw.dwarf_get_units(dwarf, at, &at, NULL, NULL, &unit, NULL) == 0) {
         if (is_asked(lookup, &unit)) {
-            tell_functions(lookup, &unit, &unit, 0);
-            tell_ranges(lookup, &unit, &unit, false);
+            answer_functions(lookup, &unit, &unit, 0);
+            answer_ranges(lookup, &unit, &unit, false);
         }
     }
     free(lookup->answered);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stack of each site, made when it is first asked for: its native frames resolved, its Python
- * frames in their places (stacks_merge.c). */
+/* Makes the stack of each site when it is first needed: resolves its native frames, and puts its
+ * Python frames in their places (stacks_merge.c). */
 #include "report/symbols/stacks.h"
 
 #include <string.h>
@@ -13,11 +13,11 @@
 #include "report/symbols/stacks_roles.h"
 
 #define MOST_NODES       1024u      /* of one stack; the shim records 256 */
-#define MOST_FRAMES      6000u      /* of one stack, inlined ones too: fewer than a page holds */
-#define NAMES_BUDGET_NS  500000000u /* for symbol tables, where somebody waits */
+#define MOST_FRAMES      6000u      /* of one stack, inlined ones included: fewer than fit a page */
+#define NAMES_BUDGET_NS  500000000u /* for symbol tables, while somebody waits */
 #define LINE_UNKNOWN_YET 0u
 
-/* A site's frames, once they were asked for. */
+/* A site's frames, once made. */
 struct shown {
     const struct ms_frame *frames;
     uint32_t count;
@@ -77,8 +77,8 @@ _Static_assert(MOST_FRAMES * sizeof(struct ms_frame) < MS_BUMP_PAGE_BYTES - 64 &
                    2 * MOST_NODES < MOST_FRAMES,
                "a stack's frames fit");
 
-/* The native stack without the allocators at its inner end; if there is nothing else, the caller
- * of memory is the allocator's outermost frame. */
+/* The native stack without the allocators at its inner end. If there is nothing else, the
+ * allocator's outermost frame stands for the caller. */
 static size_t collect_native(struct ms_stacks *stacks, uint32_t node)
 {
     const struct ms_native_definition *is;
@@ -113,7 +113,7 @@ static size_t collect_python(struct ms_stacks *stacks, uint32_t node)
     return count;
 }
 
-/* Tables are long and nodes are shared: each is looked up once. */
+/* Tables are long and nodes are shared: looks each one up once. */
 static uint32_t line_of(struct ms_stacks *stacks, const struct ms_python_definition *node,
                         const struct ms_code_read *code)
 {
@@ -145,7 +145,8 @@ static struct ms_frame python_frame(struct ms_stacks *stacks,
                              .line = line_of(stacks, node, code)};
 }
 
-/* Writes the merged stack as frames, as many as one stack may have: `to` null counts them alone. */
+/* Writes the merged stack as frames, as many as one stack may have; only counts them if `to` is
+ * null. */
 static size_t spell_out(struct ms_stacks *stacks, size_t merged_count, struct ms_frame *to)
 {
     size_t count = 0;
@@ -210,7 +211,7 @@ const struct ms_frame *ms_stacks_frames(ms_stacks_t *stacks, uint32_t site, size
     return shown->frames;
 }
 
-/* A model's own line: it is not PyTorch's, and a call of a module led to it. */
+/* A model's own line: not PyTorch's, and reached by a call of a module. */
 static const struct ms_frame *model_frame(const struct ms_frame *frames, size_t count)
 {
     const struct ms_frame *innermost = NULL;
@@ -254,8 +255,8 @@ const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
     }
     model = model_frame(frames, count);
     python = model ? model : python;
-    /* Python of a library says more than what called it (PyNode), and less than an operation that
-     * PyTorch carries out by way of some Python of its own. */
+    /* A library's Python frame says more than its caller (PyNode). It says less than an operation
+     * that PyTorch implements in Python of its own. */
     if (python && !(backward && !strstr(backward->function, "::PyNode::"))) {
         return python;
     }

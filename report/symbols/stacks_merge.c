@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Merges a site's native and its Python stack. The rule:
  *
- * The Python stack falls into groups, each ended by an entry: the frames that one call into the
- * interpreter runs. The native stack has one evaluator's frame for each such call. Where the two
- * counts are equal, each group stands in the place of its evaluator, innermost with innermost; the
- * interpreter's other frames are left out, those of extensions in between stay where they are.
+ * The Python stack consists of groups, each ended by an entry: the frames that one call into the
+ * interpreter runs. The native stack has one evaluator's frame for each such call. If the two
+ * counts are equal, each group takes the place of its evaluator, innermost with innermost; the
+ * interpreter's other frames are left out, and those of extensions in between stay where they are.
  *
- * Where one count is smaller and that stack is known to lack its outer end (cut or lost), the
- * groups and evaluators are still paired from the inside. Python frames left over go to the outer
- * end; evaluators left over are dropped with the rest of the interpreter.
+ * If one count is smaller and that stack is known to lack its outer end (cut or lost), groups and
+ * evaluators are still paired from the inside. Remaining Python frames go to the outer end;
+ * remaining evaluators are dropped with the rest of the interpreter.
  *
- * A greenlet's native stack runs on into that of whoever switched to it first, while its Python
- * stack ends: it is cut at the first frame of the switch.
+ * A greenlet's native stack continues into that of the code that first switched to it, but its
+ * Python stack ends. So the native stack is cut at the first frame of the switch.
  *
- * An evaluator may have no name, or only parts of it one: compilers lay the larger part of
- * Debian's 3.13 and 3.14 apart, under no symbol. Where there are fewer evaluators than groups, and
- * as many runs of the interpreter's frames as groups, each group stands in the place of its run: a
- * run that runs no Python (one extension calls another through the interpreter) is rare.
+ * An evaluator may have no name, or only parts of it have one: in Debian's 3.13 and 3.14 the larger
+ * part lies elsewhere, without a symbol. If there are fewer evaluators than groups, and as many
+ * runs of the interpreter's frames as groups, each group takes the place of its run: a run without
+ * Python (one extension calls another through the interpreter) is rare.
  *
- * Otherwise (frames that a tracer hides, calls without extensions in between) nobody can say which
- * group belongs where. Native frames inside the innermost frame of the interpreter come first, then
- * all Python frames, then native frames outside its outermost; those in between are left out, since
- * their place is not known.
+ * Otherwise (frames that a tracer hides, calls without extensions in between) the place of each
+ * group is unknown. Native frames inside the innermost frame of the interpreter come first, then
+ * all Python frames, then native frames outside its outermost. Those in between are left out,
+ * because their place is unknown.
  *
- * A stack alone is shown as it is; native frames keep those of the interpreter then. */
+ * If there is only one stack, it is shown as it is; a native one then keeps the interpreter's
+ * frames. */
 #include "report/symbols/stacks_merge.h"
 
 #include <stdbool.h>
@@ -36,7 +37,7 @@ struct merge {
     const uint8_t *roles;
     size_t native_count;
     const uint32_t *flags;
-    size_t python_count, python_at; /* at: the next to be placed */
+    size_t python_count, python_at; /* python_at: the next to be placed */
     struct ms_merged_frame *out;
     size_t count;
 };
@@ -120,7 +121,7 @@ static void pair_runs(struct merge *merge)
     }
 }
 
-/* outer_known: what lies outside the last frame of the interpreter does so for certain. */
+/* outer_known: frames outside the interpreter's last frame certainly belong there. */
 static void put_around(struct merge *merge, bool outer_known)
 {
     size_t first = merge->native_count, behind = merge->native_count;

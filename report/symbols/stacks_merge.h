@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the native and the Python stack of one moment become one. */
+/* Merges the native and the Python stack of one moment. */
 #ifndef MEMSHIM_REPORT_SYMBOLS_STACKS_MERGE_H
 #define MEMSHIM_REPORT_SYMBOLS_STACKS_MERGE_H
 

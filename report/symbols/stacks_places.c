@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolves native frames: gathers the distinct addresses of each module, and has a module's file
- * read when the first of its addresses is asked for. */
+/* Resolves native frames: collects the distinct addresses of each module, and has a module's file
+ * read when the first of its addresses is needed. */
 #include "report/symbols/stacks_places.h"
 
 #include <inttypes.h>
@@ -20,10 +20,10 @@
 
 /* A distinct address. Sorted by module, then address. */
 struct spot {
-    uint32_t module, node; /* node: one that means it */
-    uint64_t address;      /* of the instruction: a call's, not what it returns to */
+    uint32_t module, node; /* node: one that has it */
+    uint64_t address;      /* of the instruction: of a call itself, not its return address */
     bool exact, resolved;
-    const char *symbol, *name; /* as the table has it and as people write it; null: not known */
+    const char *symbol, *name; /* mangled and demangled; null: unknown */
     struct ms_native_place place;
 };
 
@@ -33,7 +33,7 @@ struct group {
     bool read;
 };
 
-/* A text that was given once or more. */
+/* A text that one or more answers gave. */
 struct kept_text {
     UT_hash_handle hh;
     char at[];
@@ -51,7 +51,7 @@ struct ms_places {
     struct ms_buffer groups;  /* by module: struct group */
 };
 
-/* The element of that index, after making room for it; null: no memory. */
+/* The element at that index, after making room for it; null: no memory. */
 static void *element(struct ms_buffer *buffer, size_t index, size_t bytes)
 {
     const size_t end = (index + 1) * bytes;
@@ -72,7 +72,7 @@ static struct spot *spot_at(const struct ms_places *places, size_t index)
     return (struct spot *)places->spots.at + index;
 }
 
-/* Notes a node and those it was called from, up to one that is noted already. */
+/* Collects a node and its callers, up to one that was collected already. */
 static bool gather(struct ms_places *places, uint32_t node)
 {
     const struct ms_native_definition *is;
@@ -117,7 +117,7 @@ static int compare(const void *left, const void *right)
     return (int)a->exact - (int)b->exact;
 }
 
-/* Sorts them, makes one of those that are the same, and tells nodes and modules where they are. */
+/* Sorts the spots, joins equal ones, and notes their places for nodes and modules. */
 static bool arrange(struct ms_places *places)
 {
     const size_t count = spot_count(places);
@@ -183,9 +183,9 @@ void ms_places_delete(ms_places_t *places)
     ms_buffer_free(&places->groups);
 }
 
-/* --- what a module's file says */
+/* --- answers from a module's file */
 
-/* The text, once for all that have it; null: no text, or no memory. */
+/* One shared copy of the text; null: no text, or no memory. */
 static const char *keep(struct ms_places *places, const char *text)
 {
     const size_t bytes = text ? strlen(text) : 0;
@@ -206,13 +206,12 @@ static const char *keep(struct ms_places *places, const char *text)
     return kept->at;
 }
 
-/* A module that is being read, and the sources of one of its spots, until the last of them is
- * told. */
+/* A module being read, and the sources of one of its spots until they are complete. */
 struct reading {
     struct ms_places *places;
     const struct group *group;
     const char *module; /* its path */
-    size_t index;       /* whose sources these are */
+    size_t index;       /* of the spot with these sources */
     struct ms_frame sources[MOST_SOURCES];
     uint32_t count;
 };
@@ -226,8 +225,8 @@ static void on_symbol(void *context, size_t index, const char *symbol, const cha
     spot->name = keep(reading->places, readable);
 }
 
-/* The outermost function has the name that the symbol table has there: a compiler's copies of a
- * function are told apart by it. */
+/* The outermost function gets its name from the symbol table: that distinguishes a compiler's
+ * copies of a function. */
 static void finish_place(struct reading *reading, struct spot *spot)
 {
     const size_t bytes = reading->count * sizeof(*reading->sources);
@@ -289,9 +288,9 @@ static void read_group(struct ms_places *places, const struct group *group,
     ms_buffer_free(&wanted);
 }
 
-/* --- what is said where the file says nothing */
+/* --- without answers from the file */
 
-/* libfoo.so+0x12f0, as the trace has it: for a call the address that it returns to. */
+/* libfoo.so+0x12f0, as in the trace: for a call its return address. */
 static const char *name_nameless(struct ms_places *places, const struct spot *spot,
                                  const struct ms_module_read *module)
 {
@@ -303,7 +302,7 @@ static const char *name_nameless(struct ms_places *places, const struct spot *sp
     return ms_bump_copy(places->bump, name);
 }
 
-/* A frame for a spot that has no lines. */
+/* Makes a frame for a spot without lines. */
 static bool place_plainly(struct ms_places *places, struct spot *spot,
                           const struct ms_module_read *module)
 {
@@ -320,7 +319,7 @@ static bool place_plainly(struct ms_places *places, struct spot *spot,
     return true;
 }
 
-/* Every frame has a name. */
+/* Gives every frame a name. */
 static bool name_frames(struct ms_places *places, struct spot *spot,
                         const struct ms_module_read *module)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Native frames resolved: each distinct address of a module once, each module's file read
- * once, when the first of its addresses is asked for. */
+/* Resolved native frames: each distinct address of a module once, and each module's file read once,
+ * when the first of its addresses is needed. */
 #ifndef MEMSHIM_REPORT_SYMBOLS_STACKS_PLACES_H
 #define MEMSHIM_REPORT_SYMBOLS_STACKS_PLACES_H
 
@@ -16,8 +16,8 @@ struct ms_native_place {
 typedef struct ms_places ms_places_t;
 
 /* For all native nodes that sites of `definitions` reach. Strings and frames live in `bump`.
- * budget_ns: of time for files; modules that come later stay without names; 0: no limit.
- * Null: no memory. */
+ * budget_ns: limit of the time for files; modules after that stay without names; 0: no limit. Null:
+ * no memory. */
 ms_places_t *ms_places_new(const ms_definitions_t *definitions, enum ms_stacks_effort effort,
                            const char *modules_dir, uint64_t budget_ns, struct ms_bump *bump);
 void ms_places_delete(ms_places_t *places);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which role a frame has in a stack, by its function's and its module's name. */
+/* Decides a frame's role in a stack by its function's and its module's name. */
 #include "report/symbols/stacks_roles.h"
 
 #include <ctype.h>
@@ -37,7 +37,7 @@ bool ms_is_interpreter(const char *module)
     return *name == 0 || begins(name, ".so") || begins(name, "so");
 }
 
-/* Clones that a compiler makes have something behind a dot: .cold, .isra.0, .lto_priv.0. */
+/* Compilers name clones with a suffix after a dot: .cold, .isra.0, .lto_priv.0. */
 static bool is_evaluator(const char *function)
 {
     const size_t bytes = strcspn(function, ".");
@@ -46,7 +46,7 @@ static bool is_evaluator(const char *function)
            begins(function, "_PyEval_EvalFrameDefault");
 }
 
-/* The interpreter inside a program of another name: what C code sees of it is named so. */
+/* The interpreter inside a program of another name: C code sees names of this form. */
 static bool is_interpreter_function(const char *function)
 {
     function += *function == '_';
@@ -91,7 +91,7 @@ static bool in_packages(const char *path)
     return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
 }
 
-/* .../lib/python3.11/..., as CPython's getpath lays the standard library out. */
+/* .../lib/python3.11/..., where CPython's getpath has the standard library. */
 static bool in_standard_library(const char *file)
 {
     for (const char *at = strstr(file, "/python3."); at; at = strstr(at + 1, "/python3.")) {
@@ -120,7 +120,7 @@ bool ms_is_library_module(const char *path)
            ms_is_interpreter(path) || is_allocator(NULL, path);
 }
 
-/* What an installer puts into bin/ so that a package can be started by name. */
+/* A script that an installer puts into bin/ to start a package by name. */
 static bool is_launcher(const char *file, const char *function)
 {
     const char *name = ms_base_name(file);
@@ -129,7 +129,8 @@ static bool is_launcher(const char *file, const char *function)
            begins(name - 5, "/bin/");
 }
 
-/* What Inductor writes: "c", and 51 letters and digits of a hash, two of which name the folder. */
+/* A file that Inductor writes: "c", and 51 letters and digits of a hash, two of which name the
+ * folder. */
 static bool is_inductors(const char *file)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
@@ -139,8 +140,8 @@ static bool is_inductors(const char *file)
            strcmp(name + 52, ".py") == 0 && strncmp(name - 3, name + 1, 2) == 0;
 }
 
-/* Code without a file has a name in angle brackets: the importer's, what PyTorch writes itself and
- * ours are a library's; what was typed, or given to exec, is the program's. */
+/* Code without a file has a name in angle brackets. The importer's, PyTorch's generated code and
+ * ours count as a library's; code that was typed, or passed to exec, is the program's. */
 bool ms_is_library_script(const char *file, const char *function)
 {
     static const char *const generated[] = {
@@ -152,7 +153,7 @@ bool ms_is_library_script(const char *file, const char *function)
 
 bool ms_is_package_script(const char *file)
 {
-    /* They call models, and are none. */
+    /* Packages that call models, and are none. */
     static const char *const callers[] = {"torch/",     "deepspeed/",         "accelerate/",
                                           "lightning/", "pytorch_lightning/", "lightning_fabric/",
                                           NULL};
@@ -164,9 +165,8 @@ bool ms_is_package_script(const char *file)
 
 bool ms_is_backward_operation(const char *function)
 {
-    /* Beside an operation's own: gradients are added up, and summed to the shape of what they are
-     * of.
-     */
+    /* Besides an operation's own: adding gradients up, and summing them to the shape of their
+     * tensor. */
     static const char *const others[] = {"torch::autograd::InputBuffer::add(",
                                          "torch::autograd::InputMetadata::reduce_grad(", NULL};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has a module's file read in a process of its own, and takes that one's answers. */
+/* Has a module's file read in a process of its own, and receives its answers. */
 #include "report/symbols/symbols.h"
 
 #include <errno.h>
@@ -23,15 +23,15 @@
     (UINT64_C(8) << 30) /* of the reading process; a large library's DWARF: 2 GiB \
                          */
 
-/* The answers as they come in. */
+/* The buffer of incoming answers. */
 struct inlet {
     int fd;
     uint64_t end_ns;
-    size_t from, to; /* the bytes that are in and not taken */
+    size_t from, to; /* the bytes received and not used yet */
     char bytes[INLET_BYTES];
 };
 
-/* Waits for some more. False: the other has ended, or took too long. */
+/* Waits for more bytes. False: the other process has ended, or took too long. */
 static bool fill(struct inlet *inlet)
 {
     struct pollfd wait = {.fd = inlet->fd, .events = POLLIN};
@@ -77,7 +77,7 @@ struct texts {
     char at[MS_ANSWER_TEXTS][MS_ANSWER_TEXT_MOST];
 };
 
-/* Each ended by a zero byte. */
+/* Takes the answer's texts, each with a zero byte at its end. */
 static bool take_texts(struct inlet *inlet, const struct ms_answer *answer, struct texts *texts)
 {
     for (size_t i = 0; i < MS_ANSWER_TEXTS; i++) {
@@ -91,7 +91,7 @@ static bool take_texts(struct inlet *inlet, const struct ms_answer *answer, stru
     return true;
 }
 
-/* Whether all answers came. */
+/* Returns whether all answers came. */
 static bool listen_to(struct inlet *inlet, size_t count, const struct ms_symbols_listener *listener)
 {
     struct ms_answer answer;
@@ -119,7 +119,7 @@ static bool listen_to(struct inlet *inlet, size_t count, const struct ms_symbols
     return false;
 }
 
-/* A sanitizer reserves terabytes of addresses. */
+/* Not in builds with a sanitizer, which reserves terabytes of addresses. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static void bound_memory(void)
 {
@@ -136,7 +136,8 @@ static void bound_memory(void)
 }
 #endif
 
-/* It leaves no core file, ends with who asked, and takes no more memory than a library is worth. */
+/* Makes sure that this process leaves no core file, ends with its parent, and takes no more memory
+ * than reading a library needs. */
 static void confine(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
