@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Foretells a batch by replaying what it would ask for. */
+/* Foretells a batch by replaying its requests. */
 #include "report/model/batch_foretell.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "report/replay/torch_alone.h"
 
 #define MOST  (UINT64_C(1) << 32)
-#define GRAIN (UINT64_C(2) << 20) /* the driver's: PyTorch asks for no part of it */
+#define GRAIN (UINT64_C(2) << 20) /* the driver's grain: PyTorch never asks for less */
 
 static size_t ranks_of(const struct ms_batch_run *run)
 {
@@ -26,7 +26,7 @@ static struct ms_recording *course_at(const struct ms_batch_run *run, size_t ind
     return rank_at(run, index)->course;
 }
 
-/* In the order of the ranks, since processes of one run begin in another order than of the next. */
+/* Sorts by rank, because the processes of each run begin in another order. */
 bool ms_batch_run_add(struct ms_batch_run *run, int32_t rank, struct ms_recording *course)
 {
     size_t at = ranks_of(run);
@@ -72,7 +72,7 @@ static bool have_the_same_ranks(const struct ms_batch_run *a, const struct ms_ba
     return same;
 }
 
-/* All ranks have to. */
+/* All ranks must fit. */
 static enum outcome foretell_by(const struct ms_batch_run *near, const struct ms_batch_run *other,
                                 uint64_t batch, uint64_t cap_bytes)
 {
@@ -106,15 +106,16 @@ static const struct ms_batch_run *nearest(const struct ms_batch_run *runs, size_
     return found;
 }
 
-/* PyTorch may do another thing for a larger batch; what does the same is the better companion. */
+/* PyTorch may act differently for a larger batch; a run that acts the same is the better
+ * companion. */
 static bool does_the_same(const struct ms_batch_run *a, const struct ms_batch_run *b)
 {
     return ranks_of(a) > 0 && ranks_of(b) > 0 &&
            ms_recording_count(course_at(a, 0)) == ms_recording_count(course_at(b, 0));
 }
 
-/* Of those that do the same, where there is one: the nearest on the other side of the batch, or
- * else the one that is farthest, since sizes are rounded. */
+/* Prefers runs that act the same. Of them the nearest on the other side of the batch, or else the
+ * farthest one, because sizes are rounded. */
 static int merit(const struct ms_batch_run *near, const struct ms_batch_run *run, uint64_t batch)
 {
     return 2 * does_the_same(near, run) + ((run->batch > batch) != (near->batch > batch));
@@ -147,8 +148,8 @@ static enum outcome foretell(const struct ms_batch_run *runs, size_t count, uint
 
 /* ---- the search ---- */
 
-/* The largest that is foretold to fit, at least `low`; 0: none can be foretold. high: 0, or one
- * that does not fit. */
+/* The largest batch that is foretold to fit, at least `low`; 0: nothing can be foretold. high: 0,
+ * or a batch that does not fit. */
 static uint64_t largest(const struct ms_batch_run *runs, size_t count, uint64_t low, uint64_t high,
                         uint64_t cap_bytes)
 {
@@ -168,7 +169,7 @@ static uint64_t largest(const struct ms_batch_run *runs, size_t count, uint64_t 
     return low;
 }
 
-/* The least memory in which it completes, to the driver's grain. */
+/* The least memory with which it completes, in units of the driver's grain. */
 static uint64_t least_bytes(const struct ms_recording *course)
 {
     struct ms_torch_alone alone;
@@ -231,7 +232,7 @@ uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count, uint64
     found = largest(runs, count, bounds.fits, bounds.too_big, cap_bytes);
     if (found == 0 && bounds.fits == 0 && bounds.too_big > 0 &&
         foretell(runs, count, 1, cap_bytes) == DOES_NOT) {
-        return 1; /* foretold: not even that */
+        return 1; /* not even a batch of 1 is foretold to fit */
     }
     if (found == 0) {
         return by_line(runs, count, cap_bytes);

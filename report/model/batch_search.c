@@ -24,7 +24,7 @@ static uint64_t apart(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* The point that is nearest to the memory but for `other`. */
+/* The point nearest to the memory, except `other`. */
 static const struct ms_batch_point *nearest(const struct ms_batch_point *points, size_t count,
                                             uint64_t room_bytes, const struct ms_batch_point *other)
 {

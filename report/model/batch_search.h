@@ -8,22 +8,22 @@
 #include <stdint.h>
 
 struct ms_batch_point {
-    uint64_t batch;       /* 1 or more; no two alike */
-    uint64_t needs_bytes; /* with memory enough */
-    bool fits;            /* the memory that there is */
+    uint64_t batch;       /* 1 or more; all different */
+    uint64_t needs_bytes; /* if there is enough memory */
+    bool fits;            /* in the available memory */
 };
 
 struct ms_batch_bounds {
-    uint64_t fits;    /* the largest that does; 0: none was seen */
-    uint64_t too_big; /* the smallest that does not; 0: none was seen */
+    uint64_t fits;    /* the largest that fits; 0: none was seen */
+    uint64_t too_big; /* the smallest that does not fit; 0: none was seen */
 };
 
 struct ms_batch_bounds ms_batch_bounds(const struct ms_batch_point *points, size_t count);
 
-/* The next to try, of at least two points: the largest that fits, as a line through two of them
- * foretells it: through those next to the memory on both sides of it, or through the two nearest.
- * Always between what is known to fit and what is not. Where a line foretells nothing: the middle,
- * or twice the largest. 0: it is settled, or there are too few. */
+/* The next batch to try, from at least two points: the largest that fits, on a line through the
+ * points next to the memory on both sides, or through the two nearest. It always lies between those
+ * known to fit and those known not to. If no line helps: the middle, or twice the largest. 0: the
+ * answer is settled, or there are too few points. */
 uint64_t ms_batch_next(const struct ms_batch_point *points, size_t count, uint64_t room_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a run fits a card: its recording is replayed through PyTorch's allocator and through the
- * pool, with the card's memory. */
+/* Checks whether a run fits a card: replays its recording through PyTorch's allocator and through
+ * the pool, with the card's memory. */
 #include "report/model/devices.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ const char *ms_card_known_name(enum ms_card_known known)
 
 /* ---- whether a run fits ---- */
 
-/* With so much memory in all, and nothing on the host. */
+/* Replays with that much memory in all, and nothing on the host. */
 static void replay(const struct ms_recording *recording, uint64_t cap_bytes,
                    struct ms_replay_result *result)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cards that a dry run is told for (devices.def), and whether a recorded run fits one. */
+/* The cards for which a dry run gives results (devices.def), and whether a recorded run fits
+ * one. */
 #ifndef MEMSHIM_REPORT_MODEL_DEVICES_H
 #define MEMSHIM_REPORT_MODEL_DEVICES_H
 
@@ -23,9 +24,9 @@ struct ms_card {
 
 size_t ms_card_count(void);
 const struct ms_card *ms_card_at(size_t index);
-const struct ms_card *ms_card_find(const char *id); /* in any case; null: none of that name */
+const struct ms_card *ms_card_find(const char *id); /* upper or lower case; null: no such card */
 
-/* What NCCL makes between several of a card in one machine (nccl.def). */
+/* NCCL's memory between several cards of one kind in one machine (nccl.def). */
 struct ms_card_nccl {
     const char *card;
     unsigned channels, nvls_channels, peer_channels;
@@ -33,7 +34,7 @@ struct ms_card_nccl {
     enum ms_card_known known;
     const char *source;
 };
-/* The first row's where the card is in none: MS_CARD_GUESSED. */
+/* The first row's if the card is in none: MS_CARD_GUESSED. */
 struct ms_card_nccl ms_card_nccl(const struct ms_card *card);
 
 /* "measured", "documented", "guessed", "as given" */
@@ -43,16 +44,17 @@ const char *ms_card_known_name(enum ms_card_known known);
 
 enum ms_card_ground { MS_GROUND_TORCH, MS_GROUND_EXPANDABLE, MS_GROUND_MEMSHIM, MS_GROUND_COUNT };
 
-/* What a run needs, each way, where there is enough of everything. */
+/* The needs of a run, each way, with enough of everything. */
 struct ms_card_needs {
-    uint64_t charged_bytes[MS_GROUND_COUNT]; /* at its highest; contexts among it */
-    uint64_t context_bytes;                  /* of it, as the run had it */
+    uint64_t charged_bytes[MS_GROUND_COUNT]; /* at its highest, contexts included */
+    uint64_t context_bytes;                  /* the part of it for contexts, as in the run */
 };
 
 struct ms_card_fit {
     bool known; /* false: no host memory for the replays */
     bool fits[MS_GROUND_COUNT];
-    /* Estimated: what memshim would have on the host at the peak, where it does not fit. */
+    /* Estimated: the bytes that memshim would have on the host at the peak, if the run does not
+     * fit. */
     uint64_t spilled_bytes;
 };
 
@@ -60,7 +62,7 @@ struct ms_card_fit {
 bool ms_card_needs(const struct ms_recording *recording, uint64_t context_bytes,
                    struct ms_card_needs *needs);
 
-/* Replays the run on that much memory, where `needs` does not tell already that it fits. */
+/* Replays the run with that much memory, unless `needs` shows already that it fits. */
 void ms_card_fit(const struct ms_recording *recording, const struct ms_card_needs *needs,
                  const struct ms_card *card, struct ms_card_fit *fit);
 

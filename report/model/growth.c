@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds call sites whose live bytes rise from step to step: a robust line through samples, or what
- * is left of rounds. */
+/* Finds call sites whose live bytes rise from step to step: by a robust line through samples, or by
+ * the memory left from rounds. */
 #include "report/model/growth.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTS         6u   /* of the time that something grows, at most: it has to rise in each */
-#define PART          4u   /* steps of a part, at least */
-#define WORTH_SPLIT   0.25 /* what is left of the squared error where there are two lines */
+#define PARTS         6u   /* the most parts of the growing time: it must rise in each */
+#define PART          4u   /* the fewest steps of a part */
+#define WORTH_SPLIT   0.25 /* two lines must lower the squared error to this share */
 #define MOST_SPLITS   8
-#define NORMAL        1.4826 /* of a median deviation: a standard deviation */
+#define NORMAL        1.4826 /* from a median deviation to a standard deviation */
 #define CONFIDENCE    1.96
 #define FEWEST_ROUNDS 2u
 #define FEWEST_RISES  3u
-#define CLEARLY       5 /* so many errors away from 0: there are many sites to be wrong about */
+/* So many errors away from 0: with many sites, some would be wrong by chance */
+#define CLEARLY 5
 
 /* ---- a robust line ---- */
 
@@ -47,7 +48,7 @@ static double root(double value)
     return value > 0 ? guess : 0;
 }
 
-/* The median deviation from the line of that slope, as a standard deviation. */
+/* The median deviation from the line with that slope, as a standard deviation. */
 static double spread_around(const uint64_t *x, const uint64_t *bytes, size_t count, double slope)
 {
     double left[MS_GROWTH_SAMPLES];
@@ -64,7 +65,7 @@ static double spread_around(const uint64_t *x, const uint64_t *bytes, size_t cou
     return NORMAL * median(left, count);
 }
 
-/* The root of the summed squares of how far the x lie from their mean. */
+/* The root of the summed squares of the distances of x from their mean. */
 static double width_of(const uint64_t *x, size_t count)
 {
     double mean = 0, sum = 0;
@@ -80,8 +81,8 @@ static double width_of(const uint64_t *x, size_t count)
     return root(sum);
 }
 
-/* The median of the slopes between samples that lie half of them apart: what a few samples do is
- * nothing to it, and long distances make it exact. */
+/* The median of the slopes between samples that are half of them apart. A few odd samples do not
+ * change it, and long distances make it exact. */
 bool ms_growth_fit(const uint64_t *x, const uint64_t *bytes, size_t first, size_t count,
                    struct ms_slope *slope)
 {
@@ -108,7 +109,7 @@ bool ms_growth_fit(const uint64_t *x, const uint64_t *bytes, size_t first, size_
 
 /* ---- where it begins ---- */
 
-/* Sums over samples, for the least squares of any part in one step. */
+/* Sums over samples, which give the least squares of any part in one step. */
 struct sums {
     double n, x, y, xx, xy, yy;
 };
@@ -119,7 +120,7 @@ static struct sums minus(const struct sums *whole, const struct sums *part)
                          whole->xx - part->xx, whole->xy - part->xy, whole->yy - part->yy};
 }
 
-/* What the best straight line through them leaves, squared and summed. */
+/* The sum of squared errors of the best straight line. */
 static double left_by_line(const struct sums *all)
 {
     const double xx = all->xx - all->x * all->x / all->n;
@@ -130,8 +131,8 @@ static double left_by_line(const struct sums *all)
     return left > 0 ? left : 0;
 }
 
-/* The sample from which on one straight line is good: one that two lines are much better than
- * begins at the second. */
+/* The first sample from which one straight line is good: if two lines are much better, it is the
+ * beginning of the second. */
 static size_t last_bend(const uint64_t *x, const uint64_t *bytes, size_t first, size_t count)
 {
     struct sums before[MS_GROWTH_SAMPLES + 1] = {{0}};
@@ -151,7 +152,7 @@ static size_t last_bend(const uint64_t *x, const uint64_t *bytes, size_t first, 
     double best = one;
     size_t bend = first;
 
-    /* The sample at the bend is of both lines. */
+    /* The sample at the bend belongs to both lines. */
     for (size_t i = first + 1; i + 2 < count; i++) {
         const struct sums after = minus(all, &before[i - first]);
         const double two = left_by_line(&before[i - first + 1]) + left_by_line(&after);
@@ -164,7 +165,7 @@ static size_t last_bend(const uint64_t *x, const uint64_t *bytes, size_t first, 
     return best < WORTH_SPLIT * one ? bend : first;
 }
 
-/* What stays for good of each sample: no later one has less. */
+/* The part of each sample that stays for good: no later sample has less. */
 static void keep_what_stays(const uint64_t *bytes, size_t count, uint64_t *stays)
 {
     uint64_t least = UINT64_MAX;
@@ -175,7 +176,7 @@ static void keep_what_stays(const uint64_t *bytes, size_t count, uint64_t *stays
     }
 }
 
-/* In each part of the time a fair part of the whole. */
+/* Whether each part of the time has a fair part of the whole rise. */
 static bool rises_throughout(const uint64_t *stays, size_t first, size_t count)
 {
     const size_t steps = count - 1 - first;
@@ -224,7 +225,7 @@ bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, stru
 
 /* ---- by few samples ---- */
 
-/* None half or twice as high as they are on average. */
+/* Whether no rise is half as high or twice as high as the average. */
 static bool rise_alike(const uint64_t *bytes, size_t count)
 {
     const size_t rises = count - 1;
@@ -250,7 +251,7 @@ bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first)
     return false;
 }
 
-/* ---- by what is left of rounds ---- */
+/* ---- by memory left from rounds ---- */
 
 static bool like_each_other(const struct ms_kept_round *rounds, size_t count)
 {
@@ -263,7 +264,7 @@ static bool like_each_other(const struct ms_kept_round *rounds, size_t count)
     return most <= all / 4 * 3 && rounds[count - 1].bytes >= all / (4 * count);
 }
 
-/* Not longer ago than it has ever been from one round to the next. */
+/* Whether the last round that left something is no longer ago than the longest gap between two. */
 static bool goes_on(const struct ms_kept_round *rounds, size_t count, uint64_t now)
 {
     uint64_t longest = 1;

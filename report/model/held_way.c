@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds where the stacks of most of what is live part. */
+/* Finds the place where the stacks of most live memory part. */
 #include "report/model/held_way.h"
 
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static uint64_t bytes_under(const struct walk *walk, uint32_t depth)
     return bytes;
 }
 
-/* One place deeper, where more than that lies under it. Only one can have more than half. */
+/* Goes one place deeper, if more than that lies under it. Only one place can have more than
+ * half. */
 static bool descend(struct walk *walk, uint64_t more_than_bytes)
 {
     for (size_t i = 0; i < walk->count && walk->depth < MS_PATH_DEPTH; i++) {
@@ -46,7 +47,7 @@ static bool descend(struct walk *walk, uint64_t more_than_bytes)
     return false;
 }
 
-/* Whether something was asked for elsewhere, and something further inside. */
+/* Whether the place says anything: some memory was asked for elsewhere, and some further inside. */
 static bool tells(const struct walk *walk)
 {
     bool elsewhere = false, inside = false;

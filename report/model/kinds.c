@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Judges what the memory of a call site is for: one table of rules, the first that fits decides. */
+/* Judges the purpose of a call site's memory with one table of rules: the first that fits
+ * decides. */
 #include "report/model/kinds.h"
 
 #include <stdbool.h>
@@ -7,9 +8,9 @@
 
 #include "allocator/base/path.h"
 
-#define INNERMOST 8u /* native frames that say what memory is taken for */
+#define INNERMOST 8u /* native frames that may show the purpose */
 
-/* What a native stack shows. */
+/* Signs in a native stack. */
 enum mark { MARK_WORKSPACE = 1, MARK_COMMUNICATION = 2, MARK_TRANSFER = 4 };
 
 struct evidence {
@@ -17,7 +18,7 @@ struct evidence {
     struct ms_doings is;
     uint32_t marks; /* enum mark */
     struct ms_site_lifetimes lifetimes;
-    bool after_model; /* it first asked for memory when a model had been called */
+    bool after_model; /* its first request came after the first call of a model */
     uint64_t made_state_bytes;
     enum ms_lifetime lifetime; /* of the bytes in question */
 };
@@ -41,7 +42,7 @@ const char *ms_kind_name(enum ms_kind kind)
     return names[kind];
 }
 
-/* ---- what the rules ask ---- */
+/* ---- conditions of the rules ---- */
 
 static bool stays(const struct evidence *e)
 {
@@ -113,7 +114,7 @@ static bool in_optimizer(const struct evidence *e)
     return e->is.doing == MS_DOING_OPTIMIZER || e->is.doing == MS_DOING_STEP;
 }
 
-/* What the last step needed for a moment may seem to have stayed. */
+/* The last step's temporaries may seem to have stayed. */
 static bool is_state(const struct evidence *e)
 {
     return in_optimizer(e) && outlives(e) &&
@@ -146,7 +147,7 @@ static bool is_copy(const struct evidence *e)
 }
 
 /* An optimizer that was given its state makes none, and a checkpoint's other tensors are copied to
- * where they belong. Of a run that ended before training nothing of this is known. */
+ * their places. If a run ended before training, none of this is known. */
 static bool is_resumed_state(const struct evidence *e)
 {
     return passed(e, MS_PASSED_LOAD) && !passed(e, MS_PASSED_MODULE) &&
@@ -194,8 +195,8 @@ static bool has_python(const struct evidence *e)
     return e->site->python != 0;
 }
 
-/* The run ended before a pass. The site's memory of earlier steps decides; in the first step, that
- * it allocated since a model was called. A site that mostly kept its memory keeps this too. */
+/* The run ended before a pass. The site's memory of earlier steps decides; in the first step, its
+ * having allocated since the call of a model. A site that mostly kept its memory keeps this too. */
 static bool is_under_way(const struct evidence *e)
 {
     const bool of_step = in_forward(e) || (e->after_model && has_python(e));
@@ -220,7 +221,7 @@ static bool is_under_way_briefly(const struct evidence *e)
            brief >= bytes[MS_LIFETIME_OPEN];
 }
 
-/* What is copied once and stays is no input of a step. */
+/* Memory that is copied once and stays is no input of a step. */
 static bool is_input(const struct evidence *e)
 {
     const uint64_t *bytes = e->lifetimes.bytes;
@@ -303,8 +304,8 @@ static bool has(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
-/* Such a library is handed its operands, so what it asks for by itself it keeps for itself: 32 MiB
- * for each handle of cuBLAS 13.1 on an H200. */
+/* Such a library gets its operands, so it keeps what it asks for by itself: 32 MiB for each handle
+ * of cuBLAS 13.1 on an H200. */
 static bool asks_for_itself(const struct ms_frame *innermost)
 {
     static const char *const libraries[] = {"libcublas",   "libcudnn", "libcusolver",
@@ -355,7 +356,7 @@ static const struct rule *rule_for(const struct evidence *evidence)
     return rule;
 }
 
-/* The largest at the peak, or over all. */
+/* The largest kind at the peak, or over all. */
 static void choose(struct ms_site_kinds *kinds, const char *const reasons[MS_KIND_COUNT])
 {
     uint64_t at_peak = 0;
@@ -387,7 +388,7 @@ static void gather(struct evidence *evidence, const struct ms_kinds_ground *grou
         .site = ms_definitions_site(ground->definitions, site),
         .is = *ms_landmarks_of(ground->landmarks, site),
         .marks = marks_of(ground->stacks, site),
-        /* Sites are numbered as they are first met. */
+        /* Sites are numbered in the order in which they were first seen. */
         .after_model = site > ms_landmarks_first_call(ground->landmarks),
         .made_state_bytes = ground->made_state_bytes[device],
     };
@@ -427,8 +428,8 @@ void ms_kinds_by_lifetime(const struct ms_kinds_ground *ground, uint8_t device, 
     }
 }
 
-/* What the driver served is not followed from birth to death (managed memory: a paged optimizer's
- * state). Where it is live it was kept, as far as is known. */
+/* Memory that the driver served is not followed from allocation to free (managed memory: a paged
+ * optimizer's state). If it is live, it counts as kept. */
 static void judge_unfollowed(const struct ms_kinds_ground *ground, struct evidence *evidence,
                              uint8_t device, uint32_t site, struct ms_site_kinds *kinds)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the frame at which stacks that grow join. */
+/* Finds the frame at which growing stacks join. */
 #include "report/model/leaks.h"
 
 #include <stdbool.h>
@@ -11,9 +11,9 @@
 #include "report/model/paths.h"
 #include "report/model/site_rows.h"
 
-#define MOST_JOINED  512u /* sites that are joined: those that grew most */
+#define MOST_JOINED  512u /* the most sites to join: those that grew most */
 #define MOST_OTHERS  8192u
-#define JOINED_PARTS 10u /* what grows under one frame is all but one in so many parts of it */
+#define JOINED_PARTS 10u /* the joined frame may miss one part in so many of the growth */
 
 struct joining {
     const struct ms_model *model;
@@ -22,10 +22,10 @@ struct joining {
     size_t count;
     struct ms_path *paths;   /* of the rows */
     bool *taken;             /* of the rows */
-    struct ms_buffer others; /* struct ms_path: of sites that give back what they ask for */
+    struct ms_buffer others; /* struct ms_path: of sites that free what they allocate */
 };
 
-/* ---- what does not grow ---- */
+/* ---- memory that does not grow ---- */
 
 static bool is_row(const struct joining *joining, uint32_t site)
 {
@@ -37,7 +37,7 @@ static bool is_row(const struct joining *joining, uint32_t site)
     return false;
 }
 
-/* Sites that come again and again, and keep little. */
+/* Finds sites that recur, and keep little. */
 static void find_others(struct joining *joining)
 {
     const ms_site_table_t *table = joining->model->sites;
@@ -65,8 +65,8 @@ static const struct ms_path *other_at(const struct joining *joining, size_t inde
                : NULL;
 }
 
-/* Whether that line was also reached from elsewhere, and nothing was kept then: so it is not the
- * line that keeps, but one of those that called it. */
+/* Whether that line was also reached from elsewhere, and kept nothing then: so one of its callers
+ * keeps the memory. */
 static bool keeps_nothing_elsewhere(const struct joining *joining, const struct ms_place *prefix,
                                     uint32_t depth)
 {
@@ -83,7 +83,7 @@ static bool keeps_nothing_elsewhere(const struct joining *joining, const struct 
     return false;
 }
 
-/* Whether all that recurs comes by way of that frame, and some of it, in the same function as
+/* Whether all recurring memory comes by way of that frame, and part of it, in the same function as
  * `next`, keeps nothing: then the frame is the caller of the loop. */
 static bool is_loops_caller(const struct joining *joining, const struct ms_place *prefix,
                             uint32_t depth, struct ms_place next)
@@ -106,7 +106,7 @@ static bool is_loops_caller(const struct joining *joining, const struct ms_place
 
 /* ---- the join ---- */
 
-/* What grew under the place behind the prefix; rows that are taken, or are not under it, do not
+/* The growth under the place that follows the prefix; rows that are taken, or not under it, do not
  * count. */
 static uint64_t grown_under(const struct joining *joining, const struct ms_place *prefix,
                             uint32_t depth)
@@ -122,7 +122,7 @@ static uint64_t grown_under(const struct joining *joining, const struct ms_place
     return bytes;
 }
 
-/* The next deeper place with most of it; its bytes, 0 where there is none. */
+/* The next deeper place with most of it; its bytes, or 0 if there is none. */
 static uint64_t largest_below(const struct joining *joining, struct ms_place *prefix,
                               uint32_t depth)
 {
@@ -150,7 +150,7 @@ static uint64_t largest_below(const struct joining *joining, struct ms_place *pr
     return most;
 }
 
-/* How many places of the prefix lead to the frame at which most of what is not taken joins. */
+/* How many places of the prefix lead to the frame at which most of the rows left join. */
 static uint32_t join(const struct joining *joining, struct ms_place prefix[MS_PATH_DEPTH])
 {
     uint64_t whole = grown_under(joining, prefix, 0);
@@ -201,7 +201,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Whether both were asked for at one line, as a person knows it. */
+/* Whether both belong to the same line, as shown to a person. */
 static bool at_one_line(const struct ms_model *model, uint32_t a, uint32_t b)
 {
     const struct ms_frame *one = ms_site_frame(model, a), *other = ms_site_frame(model, b);
@@ -212,7 +212,7 @@ static bool at_one_line(const struct ms_model *model, uint32_t a, uint32_t b)
             same_text(ms_site_thread(model, a), ms_site_thread(model, b)));
 }
 
-/* The line that asked for most of it: a model has a stack to it for each of its layers. */
+/* The line that asked for most of it: a model has one stack to it for each of its layers. */
 static void find_largest(const struct joining *joining, const uint16_t *own, size_t count,
                          struct ms_leak *leak)
 {
@@ -239,7 +239,7 @@ static void find_largest(const struct joining *joining, const uint16_t *own, siz
     }
 }
 
-/* With what has no Python frames, where there is one leak that has. */
+/* Takes these rows, and those without Python frames if this is the only leak that has any. */
 static void take_rows(struct joining *joining, const struct ms_place *prefix, uint32_t depth,
                       bool pathless, struct ms_leak *leak)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which line of the user's code keeps what grows. The line that asked is often a model's, which
- * keeps nothing: what grows is gathered by the frame at which its stacks join. */
+/* Finds the line of the user's code that keeps growing memory. The line that asked for it is often
+ * a model's, which keeps nothing. So growth is collected at the frame where its stacks join. */
 #ifndef MEMSHIM_REPORT_MODEL_LEAKS_H
 #define MEMSHIM_REPORT_MODEL_LEAKS_H
 
@@ -11,8 +11,8 @@
 
 struct ms_model;
 
-/* Gathers the rows of sites that grow on the device: at most MS_LEAKS, what grew most first; their
- * `negligible` and cap_at_step are not set. Returns the number. */
+/* Collects the device's growing rows into at most MS_LEAKS leaks, the largest growth first; does
+ * not set `negligible` and cap_at_step. Returns their number. */
 size_t ms_leaks_find(const struct ms_model *model, int device, const struct ms_growing_site *rows,
                      size_t count, struct ms_leak *leaks);
 
@@ -20,17 +20,17 @@ size_t ms_leaks_find(const struct ms_model *model, int device, const struct ms_g
 void ms_leak_add_line(const struct ms_model *model, const struct ms_leak *leak,
                       struct ms_buffer *out);
 
-/* Whether its pace is told in times that something was left, and not by the step. */
+/* Whether its pace is per time that something was left, and not per step. */
 bool ms_leak_is_each_time(const struct ms_leak *leak);
 
-/* "has kept 80.0 MiB more every step since step 2", or by what else its pace is told. */
+/* "has kept 80.0 MiB more every step since step 2", or with another unit. */
 void ms_leak_add_pace(const struct ms_leak *leak, struct ms_buffer *out);
 
 /* "80.0 MiB a step" */
 void ms_leak_add_rate(const struct ms_growing_site *row, double bytes_per_round,
                       struct ms_buffer *out);
 
-/* What all of it has grown by. */
+/* The growth of all leaks. */
 uint64_t ms_leaks_bytes(const struct ms_growth *growth);
 
 #endif

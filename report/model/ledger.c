@@ -65,14 +65,14 @@ struct ms_ledger_row ms_ledger_charged(const struct ms_counters *counters,
     return row;
 }
 
-/* ---- what is charged ---- */
+/* ---- charged ---- */
 
 static void add_live(struct list *list, const struct ms_counters *counters,
                      const struct ms_survey_moment *moment)
 {
     struct ms_ledger_row row = {.part = MS_LEDGER_LIVE, .kind = MS_KIND_COUNT};
 
-    /* Both are of the same moment, or the kinds are not shown. */
+    /* If both are of the same moment; otherwise kinds are not shown. */
     if (moment && moment->live_bytes == ms_counters_live(counters)) {
         for (int kind = 0; kind < MS_KIND_COUNT; kind++) {
             row.name = ms_kind_name((enum ms_kind)kind);
@@ -90,9 +90,9 @@ static void add_live(struct list *list, const struct ms_counters *counters,
     add(list, row, counters->block_bytes);
 }
 
-/* Of live bytes. Chunks on the host are told by their size, which is all that is known where some
- * of them hold nothing: what was moved there and not back bounds it. Live bytes that no chunk on
- * the device can hold are there in any case. */
+/* Live bytes on the host. Chunks on the host have a known size only, and some hold nothing; the
+ * bytes moved there and not back limit the sum. Live bytes beyond all device chunks are certainly
+ * on the host. */
 static uint64_t on_host(const struct ms_counters *counters, uint64_t live, uint64_t moved)
 {
     const uint64_t held = smaller(counters->host_chunk_bytes, live);
@@ -161,13 +161,13 @@ static void add_charged(struct list *list, const struct ms_counters *counters,
 
 /* ---- the rest of the device ---- */
 
-/* What the driver itself said was free. */
+/* Free bytes according to the driver. */
 struct seen {
     bool known, free_estimated, others_known;
     uint64_t free_bytes, others_bytes;
 };
 
-/* When it was asked last; what was charged since is not free any more. */
+/* From the last sample; bytes charged since are no longer free. */
 static struct seen seen_in_sample(const struct ms_counters *counters)
 {
     const uint64_t charged = ms_counters_charged(counters);
@@ -183,7 +183,7 @@ static struct seen seen_in_sample(const struct ms_counters *counters)
     };
 }
 
-/* When it was asked at the out-of-memory itself, if it could be. */
+/* From the out-of-memory itself, if the driver could be asked then. */
 static struct seen seen_at_oom(const struct ms_log_oom *record)
 {
     struct seen seen = seen_in_sample(&record->counters);
@@ -320,9 +320,8 @@ size_t ms_ledger_at_oom(const struct ms_model *model, size_t oom,
 
 /* ---- spilling ---- */
 
-#define EMERGENCY_PERCENT                                                  \
-    97 /* of the cap (MEMSHIM_THRESHOLDS): from there on cold memory moves \
-        */
+/* Of the cap (MEMSHIM_THRESHOLDS): from there on cold memory moves. */
+#define EMERGENCY_PERCENT 97
 
 uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate)
 {
@@ -333,7 +332,7 @@ uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate)
     if (!peak->outside) {
         bytes += peak->owner_bytes[MS_OWNER_APPLICATION];
     }
-    return (bytes / EMERGENCY_PERCENT + 2) * 100; /* not rounded down */
+    return (bytes / EMERGENCY_PERCENT + 2) * 100; /* rounded up */
 }
 
 int64_t ms_fraction_without_spill(const struct ms_aggregate *aggregate, int64_t steps)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model is asked, and its end. report/model/reading/ makes one. */
+/* Accessors of a model, and its end. report/model/reading/ makes one. */
 #include "report/model/model.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a trace says: the sums and the timeline of every device, the out-of-memories with their
- * verdicts, and how much of it is exact. */
+/* The contents of a trace: the sums and the timeline of every device, the out-of-memories with
+ * their verdicts, and how much of it is exact. */
 #ifndef MEMSHIM_REPORT_MODEL_MODEL_H
 #define MEMSHIM_REPORT_MODEL_MODEL_H
 
@@ -35,22 +35,23 @@ struct ms_model_device {
 
 struct ms_model_oom {
     uint64_t time_ns;
-    uint64_t event; /* how many were recorded before it */
+    uint64_t event; /* number of events recorded before it */
     uint64_t device;
-    uint64_t times; /* that it was asked for, and nothing else of note in between; of the last */
+    uint64_t times; /* how often it was asked for, with nothing else of note in between; the state
+                       is of the last time */
     struct ms_log_oom record;
     enum ms_verdict verdict;
     uint64_t short_bytes;
     bool recovered;
-    bool training;   /* it was asked for where a backward pass follows, or that is not known */
-    bool evaluating; /* it was asked for in an evaluation */
+    bool training;   /* a backward pass follows the request, or that is unknown */
+    bool evaluating; /* an evaluation asked for it */
 };
 
 struct ms_model_threshold {
     uint64_t time_ns, device, state, charged_bytes;
 };
 
-/* Records that were read one after the other, so that they can be read again. */
+/* Records that were read in sequence, so that they can be read again. */
 struct ms_model_window {
     uint64_t sequence; /* of the window in the trace; 0: the tail */
     uint64_t first_event, start_time_ns;
@@ -65,8 +66,8 @@ enum ms_process_end {
 };
 
 struct ms_model {
-    char path[PATH_MAX]; /* of the trace */
-    char dir[PATH_MAX];  /* that it lies in */
+    char path[PATH_MAX]; /* of the trace file */
+    char dir[PATH_MAX];  /* of the trace file */
     struct ms_file_header header;
     enum ms_process_end end;
     uint64_t duration_ns;
@@ -78,43 +79,44 @@ struct ms_model {
     ms_landmarks_t *landmarks;                  /* of the sites; owned */
     uint64_t made_state_bytes[MS_DEVICE_COUNT]; /* ms_kinds_made_state */
     struct ms_model_steps steps;
-    struct ms_recurrence recurrence; /* steps as the sites tell them */
+    struct ms_recurrence recurrence; /* steps found by call sites */
     struct ms_model_tags tags;
     struct ms_buffer ooms;       /* struct ms_model_oom, in order */
     struct ms_buffer thresholds; /* struct ms_model_threshold, in order */
     struct ms_buffer windows;    /* struct ms_model_window, in order */
-    struct ms_buffer moves;      /* struct ms_model_move, in order: the first so many */
+    struct ms_buffer moves;      /* struct ms_model_move, in order: the first ones, up to a limit */
     struct ms_address_ranges address_ranges;
     struct ms_buffer notes; /* lines, each ended by a zero byte */
     uint64_t note_count;
     uint64_t events;          /* that the program recorded */
-    uint64_t read_events;     /* of them in records that were read */
-    uint64_t lost_events;     /* no room for their records; they are in the sums */
-    uint64_t recycled_events; /* older than the records that were read; they are in the sums */
+    uint64_t read_events;     /* the part of them in records that were read */
+    uint64_t lost_events;     /* no room for their records; the sums include them */
+    uint64_t recycled_events; /* older than the records that were read; the sums include them */
     uint64_t lost_entries, lost_definitions;
-    uint64_t first_detail_ns; /* time from which every record is there */
-    uint64_t digest_events;   /* the first so many are known from a digest (digest.h); 0: none */
-    struct ms_digest_moments digest_moments; /* who held what while they were recorded */
-    struct ms_buffer digest_live;            /* struct ms_live: what was live after them */
-    bool beginning_lost;       /* older ones are in no record and in no digest: sums by call site,
-                                  kinds and steps are of the rest */
-    bool sums_exact;           /* false: a damaged trace; the sums are those that could be read */
+    uint64_t first_detail_ns; /* from this time on every record is there */
+    uint64_t digest_events;   /* the first ones, which a digest (digest.h) covers; 0: none */
+    struct ms_digest_moments digest_moments; /* holders of memory at moments among these events */
+    struct ms_buffer digest_live;            /* struct ms_live: live after these events */
+    bool beginning_lost;       /* older events are in no record and in no digest: sums by call site,
+                                  kinds and steps cover the rest */
+    bool sums_exact;           /* false: a damaged trace; the sums are those that were readable */
     bool one_event_torn;       /* the sums may miss one event, recorded at the moment of the kill */
-    struct ms_buffer warnings; /* what is wrong with the file: lines, each ended by a zero byte */
+    struct ms_buffer warnings; /* problems of the file: lines, each ended by a zero byte */
     uint64_t warning_count;
     struct ms_survey *survey;       /* null until ms_model_survey; owned */
-    struct ms_recording *recording; /* for the what-if; null: it makes one of its own, or had it */
+    struct ms_recording *recording; /* for the what-if; null: it makes one of its own, or has used
+                                       it */
     struct ms_what_if what_if;
 };
 
-/* Gives the call sites their names, for the forms that show them; see ms_stacks_new. */
+/* Finds the names of call sites, for the forms that show them; see ms_stacks_new. */
 void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
                          const char *modules_dir);
 
-/* Of one that ms_model_new made (reading/read_model.h). */
+/* Of a model from ms_model_new (reading/read_model.h). */
 void ms_model_delete(struct ms_model *model);
 
-/* One more line for `warnings`. */
+/* Adds a line to `warnings`. */
 void ms_model_warn(struct ms_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -128,15 +130,15 @@ static inline struct ms_model_oom *ms_model_oom_at(const struct ms_model *model,
     return (struct ms_model_oom *)model->ooms.at + index;
 }
 
-/* The out-of-memory that ended the run: the last that was not recovered from, PyTorch's own rather
- * than the driver's refusal behind it. Null where there is none. */
+/* The out-of-memory that ended the run: the last one without recovery, PyTorch's own rather than
+ * the driver's refusal behind it. Null: there is none. */
 const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model);
 
-/* The device that a one-line answer is about: that of the out-of-memory which ended the run, else
- * the one that came nearest to its cap; -1 where none was used. */
+/* The device for one-line answers: that of the out-of-memory which ended the run, else the one that
+ * came nearest to its cap; -1: none was used. */
 int ms_model_main_device(const struct ms_model *model);
 
-/* The series of a device that is current. */
+/* The current series of a device. */
 const struct ms_series *ms_model_series(const struct ms_model_device *device);
 
 #endif

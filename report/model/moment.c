@@ -10,7 +10,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 
-/* "2.5s", "40m", "1h30m". Each part has its unit. */
+/* Parses "2.5s", "40m", "1h30m". Each part has its unit. */
 static bool parse_time(const char *text, uint64_t *ns)
 {
     static const struct {
@@ -96,7 +96,7 @@ static bool find_told_step(const struct ms_model *model, uint64_t number, uint64
     return false;
 }
 
-/* Of a run that tells none: those that were found in it, counted from 1. */
+/* If the program reported no steps: those that were found, counted from 1. */
 static bool find_step(const struct ms_model *model, uint64_t number, uint64_t *time_ns)
 {
     const struct ms_recurrence *found = &model->recurrence;

@@ -16,19 +16,19 @@ enum ms_moment_word {
     MS_AT_OOM,  /* the out-of-memory that ended the run, else its last one */
     MS_AT_END,
     MS_AT_TIME, /* since the run began */
-    MS_AT_STEP  /* when it began, as the program told */
+    MS_AT_STEP  /* the beginning of a step that the program reported */
 };
 
 struct ms_moment_name {
     enum ms_moment_word word;
-    uint64_t number; /* ns; of the step */
+    uint64_t number; /* ns; or the step's number */
 };
 
-/* False where the text names none. */
+/* False: the text names none. */
 bool ms_moment_parse(const char *text, struct ms_moment_name *name);
 
-/* When that was on the device. False and a sentence in `why` that names the trace where the run had
- * no such moment. */
+/* Its time on the device. False, with a sentence in `why` that names the trace: the run had no such
+ * moment. */
 bool ms_moment_find(const struct ms_model *model, const struct ms_moment_name *name, int device,
                     uint64_t *time_ns, char *why, size_t why_bytes);
 

@@ -16,7 +16,7 @@ void ms_path_read(const struct ms_model *model, uint32_t id, struct ms_path *pat
     const struct ms_python_definition *node;
 
     path->count = 0;
-    /* A caller's number is smaller: this ends. */
+    /* A caller's number is smaller, so this ends. */
     for (uint32_t at = site ? site->python : 0;
          path->count < MS_PATH_DEPTH && (node = ms_definitions_python(model->definitions, at));
          at = node->caller) {

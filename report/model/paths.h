@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way through the program's own code by which memory was asked for: Python frames that are no
+/* Paths: the lines of the program's own code that led to a request. Python frames that are no
  * library's, outermost first. */
 #ifndef MEMSHIM_REPORT_MODEL_PATHS_H
 #define MEMSHIM_REPORT_MODEL_PATHS_H
@@ -11,7 +11,7 @@
 
 struct ms_model;
 
-#define MS_PATH_DEPTH 128u /* of a path: what lies further out is left out */
+#define MS_PATH_DEPTH 128u /* frames of a path: the outermost ones beyond it are left out */
 
 /* A line of the program's code in a stack. */
 struct ms_place {
@@ -23,7 +23,7 @@ struct ms_path {
     struct ms_place places[MS_PATH_DEPTH];
 };
 
-/* Of a site that is not known, or has no such frames: an empty one. */
+/* An unknown site, or one without such frames, has an empty path. */
 void ms_path_read(const struct ms_model *model, uint32_t site, struct ms_path *path);
 
 bool ms_place_same(struct ms_place a, struct ms_place b);

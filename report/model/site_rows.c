@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the rows of call sites and of kinds, and the words for a site. */
+/* Makes the rows of call sites and of kinds, and a site's words. */
 #include "report/model/site_rows.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "report/model/ledger.h"
 #include "report/symbols/stacks_roles.h"
 
-#define FUNCTION_BYTES 72u /* of a function's name in one line: C++ knows longer ones */
+#define FUNCTION_BYTES 72u /* of a function's name in one line: C++ has longer ones */
 
 /* ---- rows ---- */
 
@@ -120,7 +120,7 @@ struct ms_site_called ms_site_called(const struct ms_site_row *row,
     return (struct ms_site_called){ms_kind_name(MS_KIND_UNKNOWN), kinds->reason};
 }
 
-/* What no lifetime is known of (a gap in the trace) counts with the rest of the site. */
+/* Memory without a known lifetime (a gap in the trace) counts with the rest of the site. */
 static void add_kinds(struct ms_kind_row all[MS_KIND_ROWS], const struct ms_site_row *row,
                       const struct ms_site_kinds *kinds)
 {
@@ -194,7 +194,7 @@ size_t ms_tag_path(const struct ms_model *model, uint32_t tag, const char **name
 {
     size_t depth = 0;
 
-    /* An outer tag's number is smaller: this ends. */
+    /* An outer tag's number is smaller, so this ends. */
     for (uint32_t id = tag; id != 0 && depth < room;) {
         const struct ms_tag_read *read = ms_definitions_tag(model->definitions, id);
 
@@ -221,7 +221,7 @@ static void add_short(const char *text, struct ms_buffer *out)
     size_t bytes = strnlen(text, FUNCTION_BYTES + 1);
     const bool cut = bytes > FUNCTION_BYTES;
 
-    /* Not in the midst of a character. */
+    /* Do not cut inside a character. */
     for (bytes -= cut; cut && bytes > 0 && (text[bytes] & 0xc0) == 0x80;) {
         bytes--;
     }
@@ -231,8 +231,8 @@ static void add_short(const char *text, struct ms_buffer *out)
     ms_buffer_add(out, cut ? "..." : "");
 }
 
-/* Without what it returns, its template's arguments and its own: no one reads them in a line. What
- * does not look like a name of C++ stays as it is. */
+/* Shortens a C++ name for a line: without return type, template arguments and parameters. Other
+ * names stay as they are. */
 static void add_native(const char *function, struct ms_buffer *out)
 {
     static const char anonymous[] = "(anonymous namespace)";
@@ -329,7 +329,7 @@ double ms_square_root(double value)
 {
     double root = value > 1 ? value : 1;
 
-    /* Newton's: from above, each step at least halves what is too much. */
+    /* Newton's method: from above, each step at least halves the excess. */
     for (int i = 0; i < 600 && value > 0; i++) {
         const double next = (root + value / root) / 2;
 

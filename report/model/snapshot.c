@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Follows a trace up to a moment as PyTorch's own allocator would have recorded it. */
+/* Follows a trace up to a moment, and records what PyTorch's own allocator would have recorded. */
 #include "report/model/snapshot.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 /* ---- entries ---- */
 
-/* Returns its number + 1, by which it can be taken back; 0 where memory ran out. */
+/* Returns its number + 1, by which it can be withdrawn; 0: memory ran out. */
 static uint64_t add_entry(struct ms_snapshot *snapshot, uint8_t index,
                           const struct ms_snapshot_entry *entry)
 {
@@ -46,7 +46,8 @@ static uint64_t add(struct ms_snapshot *snapshot, const struct ms_event *event, 
     return add_entry(snapshot, event->device, &entry);
 }
 
-/* Those of the model that came before the time; what happened at the same time was before them. */
+/* Adds the model's out-of-memories before that time; events of the same time count as before
+ * them. */
 static void add_ooms(struct ms_snapshot *snapshot, uint64_t time_ns)
 {
     while (snapshot->next_oom < ms_model_oom_count(snapshot->model)) {
@@ -119,7 +120,7 @@ static void cut_pages(struct ms_snapshot *snapshot, const struct ms_event *event
 
 /* ---- blocks and tensors ---- */
 
-/* What lies in no segment that is known gets one of its own. */
+/* Memory outside all known segments gets a segment of its own. */
 static void note_allocation(struct ms_snapshot *snapshot, const struct ms_event *event,
                             uint64_t time_ns)
 {
@@ -164,7 +165,7 @@ static void note_free(struct ms_snapshot *snapshot, const struct ms_event *event
     }
 }
 
-/* It was recorded as a block that lives; it is a segment instead. */
+/* It was recorded as a live block, but is a segment. */
 static void take_back(struct ms_snapshot *snapshot, const struct ms_event *event,
                       const struct ms_standing *standing)
 {
@@ -178,7 +179,7 @@ static void take_back(struct ms_snapshot *snapshot, const struct ms_event *event
 static void before_end(struct ms_snapshot *snapshot, const struct ms_event *event, uint64_t time_ns)
 {
     const struct ms_standing *standing = ms_instant_find(&snapshot->instant, event->id);
-    /* A damaged trace may end on one device what was born on another. */
+    /* A damaged trace may free on one device memory that another allocated. */
     const bool known = standing && standing->device == event->device;
 
     if (known && event->kind == MS_EVENT_BLOCK_ARENA) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a snapshot of PyTorch's allocator tells, as a trace has it: the segments of each device at
- * one moment, what was live in them, and the newest events before it. Events agree with the
- * segments: undone from the last to the first they lead to what stood before them. */
+/* The contents of a snapshot of PyTorch's allocator, from a trace: the segments of each device at
+ * one moment, their live memory, and the newest events before it. Events agree with the segments:
+ * undoing them from the last to the first gives the state before them. */
 #ifndef MEMSHIM_REPORT_MODEL_SNAPSHOT_H
 #define MEMSHIM_REPORT_MODEL_SNAPSHOT_H
 
@@ -14,11 +14,11 @@
 #include "report/read/containers.h"
 #include "report/read/instant.h"
 
-#define MS_SNAPSHOT_ENTRIES 50000u /* events that are kept of each device, the newest */
+#define MS_SNAPSHOT_ENTRIES 50000u /* the newest events to keep of each device */
 
 /* Named as PyTorch names them. */
 enum ms_snapshot_action {
-    MS_ACTION_NONE, /* taken back */
+    MS_ACTION_NONE, /* withdrawn */
     MS_ACTION_ALLOC,
     MS_ACTION_FREE, /* requested, and completed at once */
     MS_ACTION_SEGMENT_ALLOC,
@@ -32,8 +32,8 @@ struct ms_snapshot_entry {
     uint8_t action; /* enum ms_snapshot_action */
     uint32_t site;
     uint64_t time_ns;
-    uint64_t addr;  /* OOM: bytes that were free */
-    uint64_t bytes; /* OOM: that were asked for */
+    uint64_t addr;  /* OOM: free bytes */
+    uint64_t bytes; /* OOM: requested bytes */
     uint64_t stream;
 };
 
@@ -54,7 +54,7 @@ struct ms_snapshot {
     bool failed;     /* memory ran out */
 };
 
-/* False, and a sentence in `why` that names the trace. Free it either way. */
+/* False, with a sentence in `why` that names the trace. Free it either way. */
 bool ms_snapshot_take(struct ms_snapshot *snapshot, const struct ms_model *model,
                       const struct ms_moment_name *moment, char *why, size_t why_bytes);
 void ms_snapshot_free(struct ms_snapshot *snapshot);

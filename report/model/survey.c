@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a survey owns, and how its moments are found. report/model/survey/ fills it. */
+/* A survey's memory, and look-ups of its moments. report/model/survey/ fills it. */
 #include "report/model/survey.h"
 
 #include <stdlib.h>

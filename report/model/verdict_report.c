@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refines the verdict of an out-of-memory by what the whole run tells. */
+/* Refines the verdict of an out-of-memory with results from the whole run. */
 #include "report/model/verdict_report.h"
 
 #include <inttypes.h>
@@ -13,20 +13,20 @@
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
 
-/* Growth beside another reason, in parts. */
+/* Limits for growth beside another reason, in parts. */
 #define WORTH_OF_SHORT 4u
 #define WORTH_OF_CAP   100u
 
 #define MODEL_PARTS 9u /* the batch's part is at most one in so many of the model's */
 
-#define MOST_HOLDINGS 100 /* holdings, before lines are put together */
+#define MOST_HOLDINGS 100 /* holdings, before lines are joined */
 
-/* Where no steps are known, a program that is still setting itself up grows as well. */
+/* If no steps are known, a program that is still starting up grows as well. */
 #define FEWEST_NS_BY_TIME (600 * MS_NS_PER_S)
 
-/* ---- who held it ---- */
+/* ---- holders ---- */
 
-/* The place of the line among those there are, or one at their end; `room` where there is none. */
+/* The place of the line among the present ones, or after them; `room`: there is none. */
 static size_t place_of(const struct ms_held_line *lines, size_t count, const char *text)
 {
     size_t place = 0;
@@ -37,7 +37,7 @@ static size_t place_of(const struct ms_held_line *lines, size_t count, const cha
     return place;
 }
 
-/* Keeps the largest first; they are few. */
+/* Moves it up, the largest first; they are few. */
 static void rise(struct ms_held_line *lines, size_t place)
 {
     for (; place > 0 && lines[place].bytes > lines[place - 1].bytes; place--) {
@@ -162,7 +162,7 @@ static uint64_t recorded_step_at(const struct ms_model_steps *steps, uint64_t ti
     for (size_t i = 0; i < count && all[i].time_ns <= time_ns; i++) {
         number = all[i].number;
     }
-    /* Of the steps one in `stride` was kept: which of them it was cannot be said. */
+    /* Only one step in `stride` was kept, so the number of others is unknown. */
     return steps->stride <= 1 || number == steps->number ? number : 0;
 }
 
@@ -194,7 +194,7 @@ size_t ms_judged_fatal(const struct ms_model *model)
 
 /* ---- growth ---- */
 
-/* Where anything grows that is worth a word. */
+/* The growth, if anything grows enough to be mentioned. */
 static const struct ms_growth *growth_of(const struct ms_model *model, uint64_t device)
 {
     const struct ms_growth *growth = model->survey ? &model->survey->devices[device].growth : NULL;
@@ -213,7 +213,7 @@ static double bytes_per_step(const struct ms_growth *growth)
     return bytes;
 }
 
-/* How many steps more there would have been without any cap. */
+/* How many more steps there would have been without any cap. */
 static uint64_t further(const struct ms_oom_state *state, uint64_t short_bytes,
                         double bytes_per_step)
 {
@@ -243,7 +243,7 @@ static void say_growth(const struct ms_model *model, const struct ms_leak *leak,
     ms_buffer_free(&pace);
 }
 
-/* What an optimizer asks for is of the step that it ends. */
+/* An optimizer's requests belong to the step that it ends. */
 static uint64_t step_of(const struct ms_model *model, const struct ms_model_oom *oom)
 {
     const enum ms_doing doing =
@@ -260,7 +260,7 @@ static bool is_models(enum ms_kind kind)
            kind == MS_KIND_COMMUNICATION;
 }
 
-/* Whether the site that asked holds the like of it already. */
+/* Whether the requesting site already holds similar memory. */
 static bool asks_for_model(const struct ms_model *model, const struct ms_model_oom *oom,
                            const struct ms_survey_moment *moment)
 {
@@ -276,8 +276,8 @@ static bool asks_for_model(const struct ms_model *model, const struct ms_model_o
     return false;
 }
 
-/* Parameters, gradients, what an optimizer keeps and what they are exchanged through: all but a
- * tenth. */
+/* Whether at least nine tenths are parameters, gradients, optimizer state and communication
+ * buffers. */
 static bool is_of_the_model(const struct ms_model *model, size_t oom)
 {
     const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
@@ -298,14 +298,14 @@ static bool is_of_the_model(const struct ms_model *model, size_t oom)
     return bytes > 0 && others + requested <= bytes / MODEL_PARTS;
 }
 
-/* What grew less than what was short is worth a word where it is some part of that, or of all. */
+/* Growth smaller than the shortage is mentioned if it is some part of that, or of all memory. */
 static bool matters_beside(const struct ms_judgement *judgement, const struct ms_oom_state *state)
 {
     return judgement->grown_bytes >= judgement->short_bytes / WORTH_OF_SHORT ||
            judgement->grown_bytes >= state->cap_bytes / WORTH_OF_CAP;
 }
 
-/* What smaller batch would have done. */
+/* Finds the smaller batch that would have fitted. */
 static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict as the report has it: the sentence of the moment, refined by what only the whole run
- * tells: which site grew, who held most, what would have been enough. */
+/* The report's verdict: the sentence of the moment, refined with results from the whole run: the
+ * site that grew, the largest holders, a cap that would have been enough. */
 #ifndef MEMSHIM_REPORT_MODEL_VERDICT_REPORT_H
 #define MEMSHIM_REPORT_MODEL_VERDICT_REPORT_H
 
@@ -8,35 +8,38 @@
 #include "report/model/model.h"
 #include "report/model/survey.h"
 
-/* A line of code, and what its sites held at one moment. */
+/* A line of code, and the memory of its sites at one moment. */
 struct ms_held_line {
     struct ms_buffer text; /* ended by a zero byte */
     uint64_t bytes;
     uint64_t kind_bytes[MS_KIND_COUNT];
-    uint8_t kind; /* enum ms_kind: the largest of them */
+    uint8_t kind; /* enum ms_kind: of the largest of them */
 };
 
 struct ms_judgement {
     enum ms_verdict verdict;
     uint64_t short_bytes;
-    uint64_t step;                  /* in which it happened, from 1; 0: not known */
+    uint64_t step;                  /* the step of the out-of-memory, from 1; 0: unknown */
     char what[MS_SENTENCE_BYTES];   /* "asked for 2.00 GiB, 1.20 GiB short of the cap (...)" */
     char why[MS_SENTENCE_BYTES];    /* "demand: ..." */
-    char beside[MS_SENTENCE_BYTES]; /* what grew though it is not the reason; empty: nothing */
-    const struct ms_leak *leak;     /* what grew most, whether it is the reason or not; or null */
-    uint64_t grown_bytes;           /* by all that grows */
-    double fitting_factor;  /* of this batch that would have fitted, estimated; 0: not known */
-    double most_factor;     /* of it, no more than that fits; 0: not known, or the other is */
-    bool of_the_model;      /* nearly all that was live is what a model needs whatever its batch */
-    uint64_t further_steps; /* MS_VERDICT_GROWTH: that the device would have lasted without a cap */
+    char beside[MS_SENTENCE_BYTES]; /* growth that is not the reason; empty: none */
+    const struct ms_leak *leak;     /* the largest growth, whether the reason or not; or null */
+    uint64_t grown_bytes;           /* all growth */
+    double fitting_factor;          /* the part of this batch that would have fitted, estimated; 0:
+                                       unknown */
+    double most_factor;     /* no more than this part of it fits; 0: unknown, or fitting_factor is
+                               known */
+    bool of_the_model;      /* nearly all live memory is what a model needs for any batch */
+    uint64_t further_steps; /* MS_VERDICT_GROWTH: for how many more the device would have lasted
+                               without a cap */
 };
 
-/* Growth is told only of an out-of-memory of the device that was not recovered from. It is the
- * reason where without it nothing would have been short, or, where bytes enough were free, the
- * request is no more than what grew; else it is told beside. */
+/* Growth is reported only for an out-of-memory of the device without recovery. It is the reason if
+ * nothing would have been short without it; or, if enough bytes were free, if the request is no
+ * larger than the growth. Otherwise it is mentioned beside the reason. */
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement);
 
-/* The index of ms_model_fatal_oom; SIZE_MAX where there is none. */
+/* The index of ms_model_fatal_oom; SIZE_MAX: there is none. */
 size_t ms_judged_fatal(const struct ms_model *model);
 
 /* A site with pinned host memory: at the end, and at most. */
@@ -45,7 +48,7 @@ struct ms_pinned_line {
     uint64_t bytes, peak_bytes;
 };
 
-/* Those with most of it first. Freed with ms_buffer_free. */
+/* The sites with the most of it first. Free with ms_buffer_free. */
 void ms_pinned_lines(const struct ms_model *model, int device, struct ms_buffer *lines);
 
 static inline size_t ms_pinned_line_count(const struct ms_buffer *lines)
@@ -53,11 +56,12 @@ static inline size_t ms_pinned_line_count(const struct ms_buffer *lines)
     return lines->bytes / sizeof(struct ms_pinned_line);
 }
 
-/* The number of the step at that time, from 1; 0 where steps are not known. */
+/* The number of the step at that time, from 1; 0: steps are unknown. */
 uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns);
 
-/* The lines of code that held most at the moment, the largest first, at most `room`. Returns their
- * number. Ended by ms_held_lines_free. kind: MS_KIND_COUNT for all, else what is of that kind. */
+/* The lines of code with the most memory at the moment, the largest first, at most `room`. Returns
+ * their number. Free with ms_held_lines_free. kind: only memory of that kind; MS_KIND_COUNT:
+ * all. */
 size_t ms_held_lines(const struct ms_model *model, int device,
                      const struct ms_survey_moment *moment, int kind, struct ms_held_line *lines,
                      size_t room);
@@ -67,8 +71,8 @@ void ms_held_lines_free(struct ms_held_line *lines, size_t count);
 void ms_held_line_add(const struct ms_model *model, const struct ms_held_line *line,
                       uint64_t live_bytes, struct ms_buffer *out);
 
-/* A kind's name, as such lines have it. What would be other persistent memory is only known to be
- * kept so far, where the run was ended before its second backward pass. */
+/* A kind's name in such lines. If the run ended before its second backward pass, other persistent
+ * memory is only known to be kept so far. */
 const char *ms_held_kind_name(const struct ms_model *model, enum ms_kind kind);
 
 #endif

@@ -8,21 +8,20 @@
 #include "report/replay/recording.h"
 #include "report/trace/verdict_rule.h"
 
-#define MOST_DEVICES \
-    4 /* a replay of more memory than these have takes its time, and helps nobody */
+#define MOST_DEVICES 4 /* replaying more memory than this takes long, and helps nobody */
 
 #define LEAST_LIVE_BYTES (UINT64_C(8) << 21) /* eight times the grain of the search */
 
-#define NEAR_PEAK 10u /* a part in so many below it, at most */
+#define NEAR_PEAK 10u /* one part in so many below it, at most */
 
-#define SEARCH 16 /* replays that the least memory is found with, or a few less */
+#define SEARCH 16 /* at most about so many replays to find the least memory */
 
 static bool is_whole(const struct ms_model *model)
 {
     return model->first_detail_ns == 0 && model->lost_events == 0 && model->sums_exact;
 }
 
-/* What a larger cap would not have changed, and a replay does not know of. */
+/* A reason that a larger cap would not have removed, and that a replay does not know. */
 static const char *obstacle_beside(const struct ms_oom_state *state)
 {
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
@@ -43,7 +42,7 @@ static const char *obstacle_beside(const struct ms_oom_state *state)
     return NULL;
 }
 
-/* A clause; null where it can be tried. */
+/* A clause; null: it can be tried. */
 static const char *obstacle(const struct ms_model *model, const struct ms_model_oom *oom,
                             uint64_t most_operations)
 {
@@ -63,7 +62,7 @@ static const char *obstacle(const struct ms_model *model, const struct ms_model_
     return obstacle_beside(&oom->record.state);
 }
 
-/* Likewise, of the overhead of a run that no out-of-memory ended. */
+/* Likewise for the overhead of a run that no out-of-memory ended. */
 static const char *overhead_obstacle(const struct ms_model *model, int device)
 {
     if (device < 0) {
@@ -75,7 +74,7 @@ static const char *overhead_obstacle(const struct ms_model *model, int device)
     return NULL;
 }
 
-/* most_events: of the run's first ones; 0: all. */
+/* most_events: only the run's first ones; 0: all. */
 static struct ms_recording *new_recording(unsigned device, uint64_t most_events)
 {
     struct ms_recording *recording = ms_recording_new(device);
@@ -100,8 +99,8 @@ void ms_what_if_expect(struct ms_model *model, uint64_t most_operations)
             : new_recording((unsigned)device, fatal == SIZE_MAX ? most_operations / SEARCH : 0);
 }
 
-/* The caller's: the survey's, else one that reads the trace once more. Null where neither is there.
- */
+/* The recording, which the caller owns: the survey's, else one that reads the trace once more.
+ * Null: there is neither. */
 static struct ms_recording *take_recording(struct ms_model *model, unsigned device,
                                            uint64_t most_events)
 {
@@ -122,13 +121,13 @@ static struct ms_recording *take_recording(struct ms_model *model, unsigned devi
     return recording;
 }
 
-/* Where libraries hold the bytes, what is left would be measured by the grain alone. */
+/* If libraries hold the bytes, the grain alone would decide the result for the rest. */
 static bool is_too_little(const struct ms_recording *recording)
 {
     return recording->peak_live_bytes < LEAST_LIVE_BYTES;
 }
 
-/* Whether a part of the run was recorded that says nothing of the whole. */
+/* Whether only a part of the run was recorded that does not represent the whole. */
 static bool lacks_peak(const struct ms_model *model, const struct ms_recording *recording)
 {
     const struct ms_aggregate *sums = &model->devices[recording->device].sums;

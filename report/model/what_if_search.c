@@ -6,7 +6,7 @@
 #include "report/replay/replay.h"
 #include "report/trace/verdict_rule.h"
 
-#define PARTS 100 /* of what the run had: the grain of the caps that are tried */
+#define PARTS 100 /* of the run's room: the grain of the caps to try */
 
 struct search {
     const struct ms_recording *recording;
@@ -21,7 +21,8 @@ static bool may_replay(const struct search *search)
     return search->left >= ms_recording_count(search->recording);
 }
 
-/* Whether it completes at a cap of so many bytes; host_bytes: of live memory there, at most. */
+/* Whether it completes with a cap of so many bytes; host_bytes: the most live memory on the
+ * host. */
 static bool completes(struct search *search, uint64_t cap_bytes, uint64_t *host_bytes)
 {
     const bool spills = search->config.spill_bytes > 0;
@@ -36,7 +37,7 @@ static bool completes(struct search *search, uint64_t cap_bytes, uint64_t *host_
     return spills ? !result.host_memory && !result.failure.happened : ms_replay_fits(&result);
 }
 
-/* Between `low` grains, which are too few, and `high`, which may be enough. */
+/* Searches between `low` grains, which are too few, and `high`, which may be enough. */
 static void find_least(struct search *search, uint64_t low, uint64_t high,
                        struct ms_what_if_cap *cap)
 {
@@ -64,8 +65,8 @@ static void find_least(struct search *search, uint64_t low, uint64_t high,
     }
 }
 
-/* The run itself was a try: what it had was too small, whatever a replay finds of it, and by as
- * much as was short where no other placement would have helped. */
+/* The run itself was one try: its memory was too small, whatever a replay finds; and too small by
+ * the missing bytes, if no other placement would have helped. */
 static uint64_t too_small_bytes(const struct ms_oom_state *state, uint64_t room_bytes)
 {
     uint64_t short_bytes = 0;
@@ -77,8 +78,8 @@ static uint64_t too_small_bytes(const struct ms_oom_state *state, uint64_t room_
                : room_bytes;
 }
 
-/* Whether live memory could have moved where it did not: on a device that can, and of a run that
- * did not have as much room on the host as that takes. */
+/* Whether live memory could have moved that did not: on a device that supports it, and if the run
+ * had less room on the host than that takes. */
 static bool spilling_is_news(const struct ms_oom_state *state, uint64_t host_bytes)
 {
     return host_bytes > state->spill_limit_bytes;
@@ -112,8 +113,8 @@ static void search_all(struct search *search, const struct ms_oom_state *state)
     }
 }
 
-/* Cuts what came after the request that the run ended of, and leaves out those that it went on
- * without: they are no part of what is asked. False where it ended of none. */
+/* Cuts off all after the request that ended the run, and drops failed requests that it survived:
+ * they do not belong to the question. False: no request ended it. */
 static bool end_at_fatal(struct ms_recording *recording)
 {
     struct ms_operation *operations = (struct ms_operation *)recording->operations.at;

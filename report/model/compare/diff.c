@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adds up what each call site held on the two sides of a difference. */
+/* Adds up the memory of each call site on the two sides of a difference. */
 #include "report/model/compare/diff.h"
 
 #include <stdio.h>
@@ -10,19 +10,19 @@
 #include "report/read/events.h"
 #include "report/read/instant.h"
 
-/* One process on its way into the rows. */
+/* One process being added to the rows. */
 struct adding {
     struct ms_diff *diff;
     enum ms_diff_side_name side;
     const struct ms_model *model;
-    const uint64_t *since_ns; /* by device; null: not asked for */
+    const uint64_t *since_ns; /* by device; null: not needed */
     uint64_t until_ns[MS_DEVICE_COUNT];
     struct ms_instant instant;
-    bool followed[MS_DEVICE_COUNT]; /* records of before the moment were seen */
-    bool gone[MS_DEVICE_COUNT];     /* they begin after it */
+    bool followed[MS_DEVICE_COUNT]; /* there were records before the moment */
+    bool gone[MS_DEVICE_COUNT];     /* the records begin after it */
 };
 
-/* Null where memory ran out. */
+/* Null: memory ran out. */
 static struct ms_diff_row *row_of(struct ms_diff *diff, const struct ms_model *model, int device,
                                   uint32_t site)
 {
@@ -40,7 +40,7 @@ static struct ms_diff_row *row_of(struct ms_diff *diff, const struct ms_model *m
     return number < ms_diff_count(diff) ? ms_diff_at(diff, number) : NULL;
 }
 
-/* ---- at the peak, as the model has it ---- */
+/* ---- at the peak, from the model ---- */
 
 static void add_peak(struct adding *adding, int device)
 {
@@ -64,7 +64,7 @@ static void add_peak(struct adding *adding, int device)
     ms_buffer_free(&rows);
 }
 
-/* The other moments that a larger peak could be, where the run is one device's. */
+/* Other moments that may peak with a larger batch, if the run used one device. */
 static void add_turns(struct adding *adding, int device)
 {
     const struct ms_survey_device *surveyed = &adding->model->survey->devices[device];
@@ -139,7 +139,7 @@ static void add_standing(struct adding *adding, uint64_t known_bytes[MS_DEVICE_C
     }
 }
 
-/* What the device had live beside: its allocation was in records that are gone. */
+/* The rest of the device's live memory: it was allocated in records that are gone. */
 static void add_unknown(struct adding *adding, const uint64_t known_bytes[MS_DEVICE_COUNT])
 {
     struct ms_diff_side *side = &adding->diff->sides[adding->side];
@@ -268,8 +268,8 @@ static int by_line_difference(const void *a, const void *b)
     return left->text < right->text ? -1 : left->text > right->text;
 }
 
-/* The number of the text of the row's line. What a backward pass computes again is asked for by the
- * same line. */
+/* The number of the text of the row's line. Memory that a backward pass computes again belongs to
+ * the same line. */
 static size_t line_text(struct ms_diff *diff, const struct ms_diff_row *row)
 {
     static const char backward[] = ", backward";
@@ -287,7 +287,7 @@ static size_t line_text(struct ms_diff *diff, const struct ms_diff_row *row)
     return number;
 }
 
-/* Lines are numbered as their texts are: one new text is one new line. */
+/* Lines have the numbers of their texts: each new text is a new line. */
 static void collect_lines(struct ms_diff *diff)
 {
     for (size_t i = 0; i < ms_diff_count(diff); i++) {
@@ -319,7 +319,7 @@ static void collect_lines(struct ms_diff *diff)
     }
 }
 
-/* After the peak's, of the run whose turns these are. */
+/* Adds these after the peak's, for the run with these turns. */
 static void add_courses(struct ms_diff *diff, int side, double x)
 {
     const struct ms_diff_holding *all = (const struct ms_diff_holding *)diff->turns[side].at;
@@ -338,7 +338,7 @@ static void add_courses(struct ms_diff *diff, int side, double x)
 
 _Static_assert(MS_MOST_COURSES == MS_SURVEY_TURNS + 1, "the peak, and each turn");
 
-/* small: the side of the smaller x. */
+/* small: the side with the smaller x. */
 static struct ms_fit fit_of(const double x[2], const uint64_t bytes[MS_DIFF_SIDES], int small)
 {
     const uint64_t by_x[2] = {bytes[small], bytes[MS_DIFF_B - small]};

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fits a curve through two runs, and solves it for what still fits the cap. */
+/* Fits a curve through two runs, and finds the largest value that still fits the cap. */
 #include "report/model/compare/predict.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TOLERANCE   0.02 /* of bytes: sizes are rounded up, and runs differ a little */
+#define TOLERANCE   0.02 /* in bytes: sizes are rounded up, and runs differ a little */
 #define LEAST_BYTES 4096.0
-#define MOST_ERROR  0.1    /* of what is said of the smaller run, or nothing is said */
-#define MOST_FACTOR 1024.0 /* times the larger x, beyond which nothing is looked at */
+/* Of the value predicted for the smaller run; beyond that there is no prediction */
+#define MOST_ERROR  0.1
+#define MOST_FACTOR 1024.0 /* times the larger x: the end of the search */
 #define HALVINGS    60
 
 const char *ms_shape_name(enum ms_shape shape)
@@ -49,7 +50,7 @@ double ms_fit_bytes(const double parts[4], double x)
     return parts[0] + x * (parts[1] + x * (parts[2] + x * parts[3]));
 }
 
-/* Through both points, as a x^i + b x^j. */
+/* Fits both points with a x^i + b x^j. */
 static void through(double parts[4], const double x[2], const double y[2], int i, int j)
 {
     const double determinant = power(x[0], i) * power(x[1], j) - power(x[1], i) * power(x[0], j);
@@ -59,7 +60,7 @@ static void through(double parts[4], const double x[2], const double y[2], int i
     parts[j] = (power(x[0], i) * y[1] - power(x[1], i) * y[0]) / determinant;
 }
 
-/* Through the larger run alone, as a x^i. */
+/* Fits the larger run alone with a x^i. */
 static void pure(double parts[4], double x, double y, int i)
 {
     memset(parts, 0, 4 * sizeof(*parts));
@@ -107,7 +108,7 @@ struct ms_fit ms_fit_find(const double x[2], const uint64_t bytes[2])
         through(fit.low, x, y, 0, 1);
         through(fit.high, x, y, 0, 2);
         return fit;
-    case MS_SHAPE_PART_SQUARE: /* beyond the larger run the first is the flatter one */
+    case MS_SHAPE_PART_SQUARE: /* beyond the larger run the first curve is the flatter one */
         through(fit.low, x, y, 1, 2);
         through(fit.high, x, y, 0, 2);
         return fit;
@@ -197,7 +198,7 @@ double ms_prediction_high(const struct ms_prediction *prediction, double x)
     return most;
 }
 
-/* Whether the smaller run is what is said of it. */
+/* Whether the prediction for the smaller run is wrong. */
 static bool fails(const struct ms_prediction *prediction, double smaller)
 {
     const double is = (double)prediction->smaller_bytes;
@@ -213,7 +214,7 @@ static bool fits(const struct ms_prediction *prediction, peak_at *peak, double x
     return peak(prediction, x) + (double)prediction->beside_bytes <= (double)prediction->cap_bytes;
 }
 
-/* The largest x up to `most` with which it fits: courses only rise. */
+/* The largest x up to `most` that fits: courses only rise. */
 static double largest(const struct ms_prediction *prediction, peak_at *peak, double most)
 {
     double low = 0, high = most;

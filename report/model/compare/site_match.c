@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives call sites of several runs one number where their frames are the same. */
+/* Gives call sites of several runs the same number if their frames are the same. */
 #include "report/model/compare/site_match.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "allocator/base/path.h"
 #include "report/model/site_rows.h"
 
-/* Names are made printable here: no byte of theirs is a tab or the end of a line. */
+/* Makes names printable: no byte of them is a tab or the end of a line. */
 static void add_frame(struct ms_buffer *text, const struct ms_frame *frame, bool path)
 {
     ms_buffer_add(text, "\n");
@@ -54,7 +54,7 @@ size_t ms_site_match_add(struct ms_site_match *match, const struct ms_model *mod
     return number;
 }
 
-/* As it is shown. */
+/* The text to show. */
 static const char *text_at(const struct ms_site_match *match, size_t number)
 {
     const size_t *starts = (const size_t *)match->starts.at;

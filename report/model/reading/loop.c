@@ -8,29 +8,29 @@
 #include "allocator/base/buffer.h"
 
 #define MOST_LINES   16384u
-#define MOST_TIMES   512u /* of one line; of more, one in `every` */
+#define MOST_TIMES   512u /* of one line; beyond that, one in `every` */
 #define FEWEST_STEPS 8u
 #define LEAST_ALIKE  0.9
-#define WARM_UP      3u /* from its third turn on a line's rows are compared */
+#define WARM_UP      3u /* rows of a line are compared from its third turn on */
 
 /* Hashes of rows of lines: polynomials over 2^64, so that the hash of a part follows from those of
- * the beginnings that it lies between. */
+ * the beginnings before and after it. */
 #define BASE UINT64_C(0x9e3779b97f4a7c15)
 
-/* What lies between two turns of one line. */
+/* The lines between two turns of one line. */
 struct row {
     uint64_t hash, length;
 };
 
-/* A line, as it was reached: a node of Python. What it asks for at a stretch is one turn. */
+/* A line, with the way it was reached: a node of Python. Its consecutive requests are one turn. */
 struct anchor {
-    uint32_t site; /* its newest */
+    uint32_t site; /* its newest site */
     uint64_t count;
-    uint64_t first, compared, last;   /* turns before its first, third and newest */
-    uint64_t asked_first, asked_last; /* allocations before its first and newest */
-    uint64_t beginning;               /* the hash of all up to its newest */
-    struct row newest, other;         /* two rows may take turns */
-    uint64_t alike, longest;          /* turns in rows that came before; the longest row */
+    uint64_t first, compared, last;   /* number of turns before its first, third and newest */
+    uint64_t asked_first, asked_last; /* number of allocations before its first and newest turn */
+    uint64_t beginning;               /* the hash of all rows up to its newest turn */
+    struct row newest, other;         /* two rows, because they may alternate */
+    uint64_t alike, longest;          /* turns in rows that were seen before; the longest row */
     uint64_t every;
     struct ms_buffer times; /* uint64_t */
 };
@@ -38,9 +38,9 @@ struct anchor {
 struct ms_loop {
     const ms_definitions_t *definitions;
     const ms_landmarks_t *landmarks;
-    bool calls_models, called; /* in this run; so far */
+    bool calls_models, called; /* in this run; and so far */
     uint64_t turns, hash;
-    uint64_t asked;                    /* allocations that have a line */
+    uint64_t asked;                    /* allocations with a line */
     uint32_t newest;                   /* the line of the newest turn */
     struct anchor anchors[MOST_LINES]; /* by node */
 };
@@ -132,7 +132,7 @@ static void take_turn(struct ms_loop *loop, struct anchor *anchor, uint64_t time
     anchor->beginning = loop->hash;
 }
 
-/* The line that asks; 0: it is none of a loop of steps. */
+/* The line of a request; 0: it belongs to no loop of steps. */
 static uint32_t line_of(struct ms_loop *loop, uint32_t site)
 {
     const struct ms_site_definition *is = ms_definitions_site(loop->definitions, site);
@@ -170,8 +170,9 @@ void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
 
 /* ---- afterwards ---- */
 
-/* It recurs through the better part of the run, up to its end. Of what was asked for, too: a step
- * that is one line (a tf.function's) makes no turns, and what came before it is none of a loop. */
+/* Whether the line recurs through most of the run, up to its end, and through most of the requests
+ * too. A step that is one line (a tf.function's) makes no turns, and what came before it belongs to
+ * no loop. */
 static bool is_steady(const struct ms_loop *loop, const struct anchor *anchor)
 {
     return anchor->count > WARM_UP && anchor->last - anchor->first >= loop->turns / 2 &&
@@ -179,7 +180,7 @@ static bool is_steady(const struct ms_loop *loop, const struct anchor *anchor)
            loop->turns - anchor->last <= 2 * anchor->longest;
 }
 
-/* The part of what was asked for since that was asked for in the same order before. */
+/* The part of the requests since then that came in the same order before. */
 static double alike(const struct anchor *anchor)
 {
     const uint64_t since = anchor->last - anchor->compared;
@@ -194,7 +195,7 @@ static bool is_users(const struct ms_loop *loop, uint32_t code)
     return is && !strstr(is->file, "/site-packages/") && !strstr(is->file, "/dist-packages/");
 }
 
-/* Frames that are no package's. */
+/* The number of frames that are no package's. */
 static uint32_t depth_of(const struct ms_loop *loop, uint32_t line)
 {
     const struct ms_python_definition *node;
@@ -211,8 +212,8 @@ struct choice {
     uint32_t depth;
 };
 
-/* Loops within a step lie deeper in calls, rounds around steps are fewer. Of lines that are alike
- * in that: the first in a step. */
+/* Loops within a step are deeper in calls, and rounds around steps are fewer. Of lines that are
+ * equal in that: the first one in a step. */
 static bool is_better(const struct choice *a, const struct choice *b)
 {
     if (!b->anchor || a->depth != b->depth) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the records of a trace in order: its windows, then the newest events behind them. */
+/* Reads the records of a trace in order: its windows, then the newest events after them. */
 #include <inttypes.h>
 
 #include "report/model/reading/reading.h"
@@ -42,14 +42,14 @@ static void take_event(struct ms_reading *reading, const struct ms_event *event,
     }
 }
 
-/* The window's own sums are believed rather than those of a replay that may have missed events. */
+/* Uses the window's own sums, not those of a replay that may have missed events. */
 static bool take_bases(struct ms_reading *reading, bool after_gap)
 {
     const struct ms_extent_header *header =
         (const struct ms_extent_header *)reading->reader->extent;
     const struct ms_base *base = (const struct ms_base *)(header + 1);
 
-    /* The window was begun for its first event: what came before that is in the bases. */
+    /* The window was begun for its first event: the bases include all earlier ones. */
     ms_refusals_start(&reading->refusals, reading->model, header->first_event);
     for (uint32_t i = 0; i < header->base_count; i++) {
         struct ms_model_device *device = ms_reading_device(reading->model, base[i].device);
@@ -65,7 +65,7 @@ static bool take_bases(struct ms_reading *reading, bool after_gap)
     return true;
 }
 
-/* What follows is read from there. */
+/* The following records are read from there. */
 static void begin_window(struct ms_reading *reading, uint64_t sequence, uint64_t start_time_ns,
                          bool after_gap)
 {
@@ -134,7 +134,7 @@ void ms_reading_window(struct ms_reading *reading, struct ms_extent_place *place
     }
 }
 
-/* Those of the newest events that no window has. In the sums of a page they may be or not. */
+/* Takes the newest events that no window has. A page's sums may or may not include them. */
 void ms_reading_tail(struct ms_reading *reading)
 {
     const struct ms_reader *reader = reading->reader;

@@ -14,7 +14,7 @@
 #include "report/read/progress.h"
 #include "report/trace/encoding.h"
 
-/* Null where memory runs out. */
+/* Null: memory ran out. */
 struct ms_model_device *ms_reading_device(struct ms_model *model, uint64_t index)
 {
     struct ms_model_device *device = &model->devices[index & (MS_DEVICE_COUNT - 1)];
@@ -104,19 +104,19 @@ static bool read_all(struct ms_reading *reading)
         struct ms_extent_place *place = ms_reader_place(&reader->windows, i);
 
         ms_progress_note("reading", i, ms_reader_count(&reader->windows));
-        if (place->first_event >= model->digest_events) { /* others are in the digest */
+        if (place->first_event >= model->digest_events) { /* the digest has the others */
             ms_reading_window(reading, place);
         }
     }
     ms_reading_tail(reading);
-    /* Under a writer that lives: what the newest events name was defined before them. */
+    /* With a live writer: definitions that the newest events name were written before them. */
     if (reader->running) {
         ms_model_read_definitions(model, reader);
     }
     ms_model_check_definitions(model);
     ms_refusals_start(&reading->refusals, reading->model, UINT64_MAX);
 
-    /* A process that lives may have packed more since its tail was read. */
+    /* A live process may have packed more since its tail was read. */
     const bool to_the_end = reading->complete && reading->next_event >= header->events;
 
     for (size_t i = 0; i < ms_reader_count(&reader->devices) && !to_the_end; i++) {
@@ -131,7 +131,7 @@ static bool read_all(struct ms_reading *reading)
     return true;
 }
 
-/* The trace's file and folder, from either. False where the path is too long. */
+/* Sets the trace's file and folder from either. False: the path is too long. */
 static bool set_paths(struct ms_model *model, const char *path)
 {
     struct stat status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first reading of a trace: what makes a model of it. */
+/* The first reading of a trace, which makes a model. */
 #ifndef MEMSHIM_REPORT_MODEL_READING_READ_MODEL_H
 #define MEMSHIM_REPORT_MODEL_READING_READ_MODEL_H
 
@@ -7,9 +7,9 @@
 
 #include "report/model/model.h"
 
-/* Reads the trace at `path` (a file, or the folder that holds trace.mshm). Null and a sentence in
- * `why` that names the file where nothing can be read; a damaged trace gives what it holds, and
- * warnings. ms_model_delete ends it. */
+/* Reads the trace at `path` (a file, or the folder that holds trace.mshm). Null, with a sentence in
+ * `why` that names the file: nothing can be read. A damaged trace gives what is readable, and
+ * warnings. ms_model_delete frees it. */
 struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes);
 
 #endif

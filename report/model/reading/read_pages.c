@@ -4,7 +4,7 @@
 
 #include "report/model/reading/reading.h"
 
-/* The page of a device, checked as far as it can be; null, and a warning, where it is damaged. */
+/* A device's page, checked as far as possible; null, with a warning: it is damaged. */
 static const struct ms_device_page *load_page(struct ms_reading *reading,
                                               struct ms_extent_place *place,
                                               struct ms_model_device **device)
@@ -27,8 +27,8 @@ static const struct ms_device_page *load_page(struct ms_reading *reading,
     return page;
 }
 
-/* Every event of the device is a sample of its timeline: where that does not add up, it is made
- * anew from the records. A process may have been killed, or be, in the midst of packing some. */
+/* Whether the timeline has a sample for every event of the device; if not, it is made anew from the
+ * records. A process may have been killed, or be, while it packs some. */
 static bool is_series_whole(const struct ms_device_page *page, bool running)
 {
     const struct ms_series *series = &page->series.copy[page->series.current & 1];

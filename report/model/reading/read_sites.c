@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* False where the extent ends in the midst of a definition. */
+/* False: the extent ends inside a definition. */
 static bool read_extent(ms_definitions_t *definitions, const struct ms_reader *reader,
                         struct ms_extent_place *place)
 {

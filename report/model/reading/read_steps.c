@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps, passes and lifetimes while a trace is read: begun with the digest, judged at the end. */
+/* Steps, passes and lifetimes: begins with the digest, and judges at the end. */
 
 #include "report/model/kinds.h"
 #include "report/model/reading/reading.h"
@@ -22,7 +22,7 @@ bool ms_reading_start_steps(struct ms_reading *reading)
     return reading->digest.steps != NULL;
 }
 
-/* Begins with what the events came to whose records are gone. False where there is no memory. */
+/* Begins with the digest of the events whose records are gone. False: there is no memory. */
 bool ms_reading_take_digest(struct ms_reading *reading)
 {
     struct ms_model *model = reading->model;
@@ -53,7 +53,7 @@ bool ms_reading_take_digest(struct ms_reading *reading)
     return model->sites && reading->digest.steps;
 }
 
-/* Why steps cannot be counted; null where they can. */
+/* Why steps cannot be counted; null: they can. */
 static const char *missing_of(const struct ms_model *model)
 {
     if (model->beginning_lost) {
@@ -68,7 +68,7 @@ static const char *missing_of(const struct ms_model *model)
     return NULL;
 }
 
-/* Of one that no out-of-memory ended, nothing is known but that. */
+/* If no out-of-memory ended the run, nothing else is known of its end. */
 static struct ms_run_end end_of(const struct ms_model *model)
 {
     const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
@@ -89,8 +89,9 @@ static bool has_tensors(const struct ms_model *model)
     return any;
 }
 
-/* Where PyTorch tells of tensors, a model has to be called. And the parts of a first forward may be
- * called one by one: of a run that died so, rounds are not told. */
+/* Whether the run may be such a loop. If PyTorch reports tensors, a model must have been called.
+ * And if a run died in its first forward, it may have called the model's parts one by one: so it
+ * has no rounds. */
 static bool may_loop(const struct ms_model *model)
 {
     const bool calls_models = ms_landmarks_first_call(model->landmarks) != UINT32_MAX;
@@ -103,7 +104,7 @@ static void find_loop(struct ms_reading *reading)
     struct ms_model *model = reading->model;
     struct ms_recurrence *found = &model->recurrence;
 
-    /* Nothing is told where records were recycled: the loop was not seen from its beginning. */
+    /* No result if records were recycled: the loop was not seen from its beginning. */
     if (reading->loop && !found->known && found->passes == 0 && !missing_of(model) &&
         model->digest_events == 0 && model->steps.count == 0 && may_loop(model)) {
         (void)ms_loop_judge(reading->loop, found);

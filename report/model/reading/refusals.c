@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Out-of-memories: which a run recovered from, and which are one request asked again. */
+/* Out-of-memories: finds those that a run recovered from, and those that repeat one request. */
 #include "report/model/reading/refusals.h"
 
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "report/model/reading/reading.h"
 #include "report/read/log_entries.h"
 
-/* Between requests that are the same again: live bytes change by less than one in so many of them,
- * and no more than so many allocations are made. */
+/* Between two requests that count as the same: live bytes change by less than one part in so many,
+ * and at most so many allocations are made. */
 #define SAME_PARTS       64u
 #define SAME_ALLOCATIONS 8u
 
@@ -23,7 +23,7 @@ void ms_refusals_free(struct ms_refusals *refusals)
     ms_buffer_free(&refusals->pending);
 }
 
-/* Of any version that is read. */
+/* Reads an entry of any version. */
 static void read_oom(const struct ms_log_entry *entry, const char *payload,
                      struct ms_log_oom *record)
 {
@@ -50,7 +50,7 @@ void ms_refusals_add(struct ms_refusals *refusals, const struct ms_log_entry *en
     }
 }
 
-/* Out-of-memories that came before the event of this ordinal. */
+/* Handles out-of-memories that came before the event of this number. */
 void ms_refusals_start(struct ms_refusals *refusals, struct ms_model *model, uint64_t event)
 {
     const struct ms_model_oom *all = (const struct ms_model_oom *)refusals->pending.at;
@@ -73,8 +73,8 @@ void ms_refusals_start(struct ms_refusals *refusals, struct ms_model *model, uin
     }
 }
 
-/* An allocation of so many bytes succeeded: the requests that failed with no more than that have
- * been got over. */
+/* An allocation of so many bytes succeeded: so the run recovered from failed requests of at most
+ * that size. */
 void ms_refusals_meet(struct ms_refusals *refusals, uint64_t device, uint64_t bytes)
 {
     struct ms_model_oom *all = (struct ms_model_oom *)refusals->pending.at;
@@ -96,7 +96,7 @@ void ms_refusals_meet(struct ms_refusals *refusals, uint64_t device, uint64_t by
     refusals->smallest_open[device] = smallest;
 }
 
-/* Whether both were asked for in the same line of Python, or, where there is none, at one site. */
+/* Whether both come from the same line of Python or, without one, from one site. */
 static bool same_line(const struct ms_model *model, uint32_t a, uint32_t b)
 {
     const struct ms_site_definition *one = ms_definitions_site(model->definitions, a);
@@ -110,9 +110,9 @@ static uint64_t apart(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* A request that was refused is often asked again, by an allocator (JAX's does) or by a program
- * that goes on: as long as next to nothing came or went in between that is the same event.
- * PyTorch's own errors are each for a request of the program's. */
+/* Whether a request repeats a refused one, as an allocator (JAX's) or a persistent program does: if
+ * almost nothing came or went in between, it is the same event. Each of PyTorch's own errors is for
+ * a separate request of the program's. */
 static bool asked_again(const struct ms_model *model, const struct ms_model_oom *before,
                         const struct ms_model_oom *now)
 {
@@ -127,7 +127,7 @@ static bool asked_again(const struct ms_model *model, const struct ms_model_oom 
            same_line(model, (uint32_t)a->site, (uint32_t)b->site);
 }
 
-/* The newest of a row stands for it. False: there is no memory. */
+/* The newest one of a row stands for all. False: there is no memory. */
 static bool add_finished(struct ms_model *model, const struct ms_model_oom *now)
 {
     const size_t count = ms_model_oom_count(model);
@@ -165,7 +165,7 @@ void ms_refusals_finish(const struct ms_refusals *refusals, struct ms_model *mod
     }
 }
 
-/* The log is in order but for what a damaged one claims. */
+/* The log is in order unless it is damaged. */
 void ms_refusals_check(const struct ms_refusals *refusals, struct ms_model *model)
 {
     const struct ms_model_oom *all = (const struct ms_model_oom *)refusals->pending.at;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has a framework give its cached memory back, and what that costs: what is given back has to
- * be made anew. */
+/* Finds who makes a framework give back cached memory, and the cost of that: the memory has to be
+ * allocated again. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/model/survey/state.h"
 
-/* Of the driver's virtual memory management, so far. */
+/* Calls of the driver's virtual memory management so far. */
 static uint64_t driver_calls(const struct ms_aggregate *sums)
 {
     uint64_t calls = 0;
@@ -17,7 +17,7 @@ static uint64_t driver_calls(const struct ms_aggregate *sums)
     return calls;
 }
 
-/* Null where there are too many. */
+/* Null: there are too many. */
 static struct ms_emptying *row_of(struct ms_sampler *sampler, uint32_t site)
 {
     struct ms_survey_device *to = sampler->to;
@@ -52,8 +52,8 @@ void ms_sampler_given_back(struct ms_sampler *sampler, const struct ms_event *ev
     }
 }
 
-/* torch.cuda.empty_cache, torch.accelerator.empty_cache: what PyTorch gives back by itself, as when
- * memory is short, is nobody's wish. */
+/* Whether the program called torch.cuda.empty_cache or torch.accelerator.empty_cache. PyTorch also
+ * gives back memory by itself, as when memory is short: that does not count. */
 static bool empties(const struct ms_model *model, uint32_t site)
 {
     size_t count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a larger batch would need, or, where this one was too large, which part of it would have
- * fitted. Nothing is said of a run whose memory followed something else than its batch. */
+/* The memory that a larger batch would need; if this batch was too large, the part of it that would
+ * have fitted. No result if the run's memory followed something other than its batch. */
 #include <string.h>
 
 #include "report/model/survey/state.h"
@@ -9,22 +9,22 @@
 
 #define QUARTERS 4u
 
-/* What grew from step to step is no part of what a batch needs: with more of it than that, what the
- * peak was made of says little. */
+/* Growth from step to step does not belong to a batch: with more of it than this, the composition
+ * of the peak says little. */
 #define MOST_GROWN 100u /* a part in so many of the peak */
 
-/* A dead run's first steps: in a later one the batch had been carried before. */
+/* The first steps of a run that died: in a later step the batch had succeeded before. */
 #define FIRST_STEPS 2u
 
 /* A part in so many of the peak, kept by nothing that training needs. */
 #define MOST_KEPT 16u
 
-/* Between the least and the most that could still have come, at most. */
+/* The largest ratio of the most to the least that could still have come. */
 #define MOST_APART 1.08
-#define STATES     2u /* that an optimizer keeps of each parameter, at most */
+#define STATES     2u /* the most that an optimizer keeps of each parameter */
 
-/* A part in so many of what stays: with less that follows, even 32 times the batch is lost in what
- * an estimate leaves out. */
+/* A part in so many of the constant part: with less that follows the batch, the estimate's error
+ * hides even 32 times the batch. */
 #define LEAST_FOLLOWING 1000u
 
 static const uint32_t quarters[MS_HEADROOM_FACTORS] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128};
@@ -39,16 +39,16 @@ static uint64_t minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* ---- as the records are read ---- */
+/* ---- while the records are read ---- */
 
-/* What a step leaves behind: it stands beside every later moment. */
+/* Bytes that a step leaves behind, which stay live at every later moment. */
 static uint64_t kept_bytes(const struct ms_sampler *sampler)
 {
     return sampler->kind_bytes[MS_KIND_PARAMETERS] + sampler->kind_bytes[MS_KIND_OPTIMIZER] +
            sampler->kind_bytes[MS_KIND_PERSISTENT];
 }
 
-/* What a part of the batch would have needed for its pass, beside what is kept. */
+/* Notes the bytes that a part of the batch would have needed for its pass, beside kept memory. */
 static void note_passing(struct ms_sampler *sampler, uint64_t fixed, uint64_t scaling)
 {
     for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
@@ -83,7 +83,7 @@ void ms_sampler_note_headroom(struct ms_sampler *sampler)
     note_passing(sampler, minus(fixed, kept_bytes(sampler)), scaling);
 }
 
-/* The request is a part of the pass: it is what its batch needs. */
+/* The failed request belongs to the pass: it counts as needed by the batch. */
 void ms_sampler_note_fatal(struct ms_sampler *sampler, uint64_t requested_bytes)
 {
     const uint64_t fixed = minus(sampler->live_bytes, sampler->scaling_bytes);
@@ -95,7 +95,7 @@ void ms_sampler_note_fatal(struct ms_sampler *sampler, uint64_t requested_bytes)
                  sampler->scaling_bytes + requested_bytes);
 }
 
-/* ---- whether anything can be said ---- */
+/* ---- whether a result is possible ---- */
 
 static bool has_grown(const struct ms_sampler *sampler)
 {
@@ -120,7 +120,7 @@ static bool has_recovered(const struct ms_sampler *sampler)
     return false;
 }
 
-/* Null where none ended the run on this device. */
+/* Null: no out-of-memory ended the run on this device. */
 static const struct ms_model_oom *fatal_of(const struct ms_sampler *sampler)
 {
     const struct ms_model_oom *fatal = ms_model_fatal_oom(sampler->model);
@@ -155,8 +155,8 @@ static const char *why_unknown(const struct ms_sampler *sampler)
 
 /* ---- the largest that fits ---- */
 
-/* Between two factors that are known the peak lies below the line from one to the other. Returns
- * the index of the first that does not fit. */
+/* Between two known factors the peak lies below the line from one to the other. Returns the index
+ * of the first factor that does not fit. */
 static size_t find_largest(const uint64_t bytes[MS_HEADROOM_FACTORS], uint64_t room_bytes,
                            double *largest)
 {
@@ -185,13 +185,13 @@ double ms_headroom_largest(const struct ms_headroom *headroom, uint64_t room_byt
     return largest;
 }
 
-/* Of what was live, to the host. */
+/* Whether no live memory moved to the host. */
 static bool moved_nothing(const struct ms_sampler *sampler)
 {
     return sampler->model->devices[sampler->device].sums.spilled_bytes == 0;
 }
 
-/* Afterwards, what is known of it may come to nothing. */
+/* Checks afterwards whether the result holds. */
 static void doubt(const struct ms_sampler *sampler, struct ms_headroom *headroom)
 {
     headroom->flat =
@@ -220,9 +220,9 @@ static void judge_run(struct ms_headroom *headroom)
         headroom->following_bytes[binding] / QUARTERS * quarters[binding];
 }
 
-/* ---- of a batch that was too large ---- */
+/* ---- for a batch that was too large ---- */
 
-/* Whether an optimizer is known to have made what it keeps. */
+/* Whether an optimizer is known to have made its state. */
 static bool has_state(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
 {
     const struct ms_recurrence *steps = &sampler->model->recurrence;
@@ -233,15 +233,16 @@ static bool has_state(const struct ms_sampler *sampler, const struct ms_model_oo
            (steps->count >= FIRST_STEPS || (steps->count > 0 && steps->site > 0));
 }
 
-/* What came beside the model and the batch, in these few steps: most likely a leak. In the first
- * pass it may as well be an input. */
+/* Whether memory besides the model's and the batch's came in these few steps: most likely a leak.
+ * In the first pass it may also be an input. */
 static bool has_kept_more(const struct ms_sampler *sampler)
 {
     return sampler->model->recurrence.passes > 1 &&
            sampler->kinds_at_end[MS_KIND_PERSISTENT] > sampler->highest_ever / MOST_KEPT;
 }
 
-/* Beside what a pass needs, so much stays and so much follows the batch. */
+/* The largest part of the batch, given the need of its pass, the bytes that stay and those that
+ * follow the batch. */
 static double largest_with(const struct ms_sampler *sampler, uint64_t room, uint64_t fixed_bytes,
                            uint64_t following_bytes)
 {
@@ -255,7 +256,7 @@ static double largest_with(const struct ms_sampler *sampler, uint64_t room, uint
     return largest;
 }
 
-/* On the device, beside what no batch changes. */
+/* Room on the device beside memory that no batch changes. */
 static uint64_t room_at(const struct ms_oom_state *state)
 {
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
@@ -263,8 +264,8 @@ static uint64_t room_at(const struct ms_oom_state *state)
     return minus(ms_verdict_room_bytes(&terms), terms.fixed_bytes);
 }
 
-/* The part of this batch that would have fitted; 0 where that is not known. The first pass has to
- * be known whole: so a backward pass must have begun. */
+/* The part of this batch that would have fitted; 0: unknown. The first pass must be known
+ * completely, so a backward pass must have begun. */
 static double fitting(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
 {
     const struct ms_oom_state *state = &fatal->record.state;
@@ -284,8 +285,8 @@ static double fitting(const struct ms_sampler *sampler, const struct ms_model_oo
     return least > 0 && most < 1 && most <= least * MOST_APART ? (least + most) / 2 : 0;
 }
 
-/* All but the model follows the batch, as far as that is known: what does not leaves less. So with
- * a larger part than this the same request would have failed as well. */
+/* Assumes that everything but the model follows the batch; what does not leaves less room. So with
+ * a larger part than this the same request would have failed, too. */
 static double most_that_passes(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
 {
     const uint64_t *kinds = sampler->kinds_at_end;
@@ -300,7 +301,8 @@ static double most_that_passes(const struct ms_sampler *sampler, const struct ms
     return most < 1 ? most : 0;
 }
 
-/* Whether the batch is to blame: of a model's call in an evaluation, or of the first steps. */
+/* Whether the batch may be the cause: in a model's call during an evaluation, or in the first
+ * steps. */
 static bool is_of_a_batch(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
 {
     const struct ms_model *model = sampler->model;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What grew. */
+/* Finds growth. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,15 +9,15 @@
 
 #define NS_PER_HOUR 3.6e12
 #define MOST_STEPS  9007199254740992.0 /* 2^53 */
-#define TIME_PARTS  128u               /* where no steps are known */
+#define TIME_PARTS  128u               /* if no steps are known */
 #define QUARTERS    4u
 
-/* Growth that is worth a line: one part of the cap in so many, or a cap that is met within so many
- * times the steps of the run. */
+/* Growth that is worth a line: more than one part of the cap in so many, or enough to reach the cap
+ * within so many times the run's steps. */
 #define WORTH_OF_CAP 1000u
 #define WORTH_STEPS  1000u
 
-/* ---- where steps lie ---- */
+/* ---- the places of steps ---- */
 
 static void add_tick(struct ms_growth_clock *clock, uint64_t step, uint64_t time_ns)
 {
@@ -78,7 +78,8 @@ void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth)
 
 /* ---- growth ---- */
 
-/* At the peak of live bytes, wherever they lay; what the driver served is charged for by itself. */
+/* Bytes needed at the peak of live bytes, wherever they lay; memory that the driver served is
+ * charged separately. */
 static uint64_t needed_at_peak(const struct ms_aggregate *sums)
 {
     const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
@@ -88,7 +89,7 @@ static uint64_t needed_at_peak(const struct ms_aggregate *sums)
            (charged > reserved ? charged - reserved : 0);
 }
 
-/* What a framework has cached beside its tensors it gives back before the cap is met. */
+/* A framework gives back its cached memory before it reaches the cap. */
 static uint64_t most_needed(const struct ms_aggregate *sums)
 {
     const uint64_t needed = needed_at_peak(sums);
@@ -96,7 +97,7 @@ static uint64_t most_needed(const struct ms_aggregate *sums)
     return needed < sums->peak_charged.charged_bytes ? needed : sums->peak_charged.charged_bytes;
 }
 
-/* More was live than the cap has room for: the rest lay in host memory. */
+/* Whether more was live than fits the cap: the rest was in host memory. */
 static bool is_past_cap(const struct ms_sampler *sampler)
 {
     const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
@@ -104,7 +105,7 @@ static bool is_past_cap(const struct ms_sampler *sampler)
     return sums->now.cap_bytes > 0 && needed_at_peak(sums) > sums->now.cap_bytes;
 }
 
-/* The steps that are over: of a run that nothing ended, the newest among them. */
+/* The number of complete steps; the newest one counts if nothing ended the run early. */
 static uint64_t steps_over(const struct ms_sampler *sampler)
 {
     const struct ms_model *model = sampler->model;
@@ -168,7 +169,7 @@ static bool find_in_few(const struct ms_growth_clock *clock, const uint64_t *sam
            ms_growth_fit(clock->step, samples, first, clock->count, slope);
 }
 
-/* samples_room: for how many a site's row has room. */
+/* samples_room: the room of a site's row, in samples. */
 static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samples_room,
                       struct ms_buffer *growing)
 {
@@ -216,14 +217,14 @@ static void take_whole(struct ms_sampler *sampler)
     }
 }
 
-/* Those whose bytes were seen to rise where steps begin; with fewer steps than that asks for, only
- * where memory ran out. */
+/* Takes sites whose bytes rose at the beginnings of steps; with too few steps for that, only if
+ * memory ran out. */
 static void take_seen(struct ms_sampler *sampler, struct ms_buffer *growing)
 {
     struct ms_growth *growth = &sampler->to->growth;
     const size_t samples_room = growth->clock.count;
 
-    /* Steps that the records did not reach. */
+    /* The records did not reach the other steps. */
     growth->clock.count = sampler->next_sample;
     if (growth->clock.count < MS_GROWTH_FEWEST) {
         growth->why = growth->clock.by_time ? "the run is too short" : "fewer than 8 steps";
@@ -253,7 +254,7 @@ static bool is_among(const struct ms_buffer *growing, uint32_t site)
     return false;
 }
 
-/* And those of which something is left of each round. Rounds tell more than parts of equal time. */
+/* Takes sites that left something in each round. Rounds say more than parts of equal time. */
 static void take_kept(const struct ms_sampler *sampler, struct ms_buffer *growing)
 {
     const struct ms_growing_site *kept = (const struct ms_growing_site *)sampler->kept.at;
@@ -268,8 +269,8 @@ static void take_kept(const struct ms_sampler *sampler, struct ms_buffer *growin
     }
 }
 
-/* A reader is told of what matters: a part of the cap, or of what will be met. Where hardly
- * anything is left below the cap, anything would meet it. */
+/* Growth matters if it is a part of the cap, or will reach the cap soon. If hardly anything is left
+ * below the cap, any growth would reach it. */
 static bool is_negligible(const struct ms_sampler *sampler, const struct ms_leak *leak)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The survey's maps: follows what is mapped and live, and takes a picture of it at each column. */
+/* The survey's maps: follows mapped and live memory, and draws each column. */
 #include "report/model/survey/map.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CELL_SITES    8u /* of a cell, that are followed at once */
+#define CELL_SITES    8u /* of a cell, followed at once */
 #define COLUMN_LENGTH (MS_SURVEY_BUCKETS / MS_MAP_COLUMNS)
 
 void ms_map_free(struct ms_map *map)
@@ -97,7 +97,7 @@ void ms_map_take(struct ms_map *map, const struct ms_event *event, bool arena)
             struct ms_live *live = ms_live_find(&map->mapped, event->addr);
 
             if (live) {
-                live->captured = true; /* it lies on the host */
+                live->captured = true; /* it is on the host */
             }
         }
         break;
@@ -111,8 +111,8 @@ void ms_map_take(struct ms_map *map, const struct ms_event *event, bool arena)
 
 /* ---- pictures ---- */
 
-/* One row of a segment's column. The sites with most of it are found in one pass: where there are
- * more than are followed, each new one takes from all. */
+/* One row of a segment's column. One pass finds the sites with most of it: if there are more than
+ * it can follow, each new one takes from all. */
 struct row {
     uint64_t live_bytes, mapped_bytes, host_bytes, arena_bytes;
     struct {
@@ -205,7 +205,7 @@ static uint64_t over(uint64_t whole, uint64_t part)
     return whole > part ? whole - part : 0;
 }
 
-/* What most of it is. */
+/* The state of most of it. */
 static struct ms_map_cell cell_of(const struct row *row, uint64_t row_bytes)
 {
     const uint64_t device_bytes = over(row->mapped_bytes, row->host_bytes);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time passes in the survey: buckets, the highest moment of each slice, and steps. */
+/* Follows time in the survey: buckets, the highest moment of each slice, and steps. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/model/survey/state.h"
 
 #define SLICE_BUCKETS (MS_SURVEY_BUCKETS / MS_SURVEY_SLICES)
-#define MOST_SAMPLED  8192u /* sites with samples at steps: those that come first */
+#define MOST_SAMPLED  8192u /* the first sites, which have samples at steps */
 
 _Static_assert(MS_SURVEY_BUCKETS % MS_SURVEY_SLICES == 0, "a slice is a row of buckets");
 
@@ -18,7 +18,7 @@ static void read_lines(const struct ms_sampler *sampler, uint64_t lines[MS_SURVE
     const uint64_t application = now->owner_bytes[MS_OWNER_APPLICATION];
     const uint64_t forwarded = now->owner_bytes[MS_OWNER_FORWARDED];
     const uint64_t own = now->outside ? pool + application : pool;
-    /* With the pool switched off, what is reserved was forwarded. */
+    /* With the pool off, reserved memory was forwarded. */
     const uint64_t ground = reserved > own ? reserved - own : 0;
 
     memcpy(lines, sampler->kind_bytes, sizeof(sampler->kind_bytes));
@@ -36,7 +36,7 @@ void ms_sampler_note_highest(struct ms_sampler *sampler)
     }
 }
 
-/* ---- who is live ---- */
+/* ---- holders of live memory ---- */
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -48,7 +48,7 @@ static int by_bytes(const void *a, const void *b)
     return left->site < right->site ? -1 : left->site > right->site;
 }
 
-/* at_highest: of the slice; else now. */
+/* at_highest: at the slice's highest moment; else now. */
 static void add_holdings(const struct ms_sampler *sampler, struct ms_survey_moment *moment,
                          bool at_highest)
 {
@@ -133,7 +133,7 @@ static uint64_t live_in(const uint64_t lines[MS_SURVEY_LINES])
     return live;
 }
 
-/* The bucket in which the slice's live bytes were highest: the first such one. */
+/* The first bucket in which the slice's live bytes were highest. */
 static const struct ms_survey_bucket *highest_bucket(const struct ms_sampler *sampler)
 {
     const struct ms_survey_bucket *all =
@@ -243,7 +243,7 @@ static int by_time(const void *a, const void *b)
     return left->kind < right->kind ? -1 : left->kind > right->kind;
 }
 
-/* The highest of all slices, unless that was in a part without records. */
+/* Marks the highest of all slices as the peak, unless the peak was in a part without records. */
 static void mark_peak(struct ms_sampler *sampler)
 {
     const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who keeps free memory from being free: live tensors beside holes of the same arena. */
+/* Finds who keeps free memory from use: live tensors beside holes of the same arena. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static void gather(struct ms_buffer *places, const struct ms_live_set *set, uint
     }
 }
 
-/* Pages that a framework mapped one behind the other are one arena. */
+/* Adjacent pages of a framework are one arena. */
 static void join(struct ms_buffer *places)
 {
     size_t kept = 0;
@@ -79,7 +79,7 @@ static void join(struct ms_buffer *places)
 
 /* ---- one arena ---- */
 
-/* The first place that ends behind the address. */
+/* The first place that ends after the address. */
 static size_t first_behind(const struct ms_buffer *places, uint64_t addr)
 {
     size_t low = 0, high = place_count(places);
@@ -155,7 +155,7 @@ static int by_pinned(const void *a, const void *b)
     return by_site(a, b);
 }
 
-/* One row a site; returns how many. */
+/* Leaves one row for each site; returns their number. */
 static size_t merge(struct part *parts, size_t count)
 {
     size_t kept = 0;
@@ -176,7 +176,7 @@ static size_t merge(struct part *parts, size_t count)
     return kept + 1;
 }
 
-/* Whose tensors they are, from `first` of the parts on: each pins its share of the holes. */
+/* Each site's tensors, from `first` of the parts on, pin their share of the holes. */
 static void settle(struct pinning *pinning, struct ms_pinned_arena *arena, size_t first)
 {
     struct part *parts = (struct part *)pinning->parts.at + first;

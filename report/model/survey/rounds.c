@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds, in the survey: backward passes, and calls of a model between them. When memory ran out,
- * what was born in earlier rounds and is live all the same tells what is kept. */
+/* Rounds in the survey: backward passes, and calls of a model between them. When memory ran out,
+ * memory from earlier rounds that is still live shows what is kept. */
 #include <stdlib.h>
 
 #include "report/model/survey/state.h"
 #include "report/model/verdict_report.h"
 
 #define NS_PER_HOUR 3.6e12
-#define MOST_LET_GO 8u /* a part in so many of what is kept */
+#define MOST_LET_GO 8u /* a part in so many of kept memory */
 #define FEWEST_CALLS \
-    8u /* without a backward pass between them: one step may call as often as that */
+    8u /* calls without a backward pass between them: one step may call this often */
 
 /* ---- as it happens ---- */
 
@@ -25,15 +25,16 @@ void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model
 
         rounds->phase += rounds->phase % 2 == 0;
         rounds->calling = false;
-        /* A worker of autograd that computes a part of the model again has Python of its own. */
+        /* An autograd worker that computes a part of the model again has Python frames of its
+         * own. */
         if (is && is->python && is->thread != MS_THREAD_BACKWARD) {
             rounds->backward_site = site;
         }
         return;
     }
     rounds->phase += rounds->phase % 2;
-    /* Where a framework's segments are all that is seen, a loop that runs makes none: what comes
-     * again and again after a pass comes from call after call. */
+    /* If only a framework's segments are visible, a steady loop makes none: segments that recur
+     * after a pass come from call after call. */
     if (doing == MS_DOING_FORWARD &&
         (!rounds->calling || (!rounds->tensors && rounds->phase > 0 && site == rounds->site))) {
         rounds->calls++;
@@ -42,7 +43,7 @@ void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model
     rounds->site = site;
 }
 
-/* Passes that were over when it was born. */
+/* The number of passes completed when it was allocated. */
 static uint64_t round_of(uint32_t phase)
 {
     return ((uint64_t)phase + 1) / 2;
@@ -63,7 +64,7 @@ void ms_rounds_begin(struct ms_rounds *rounds, uint32_t phase)
 
 /* ---- when memory ran out ---- */
 
-/* Of one block or tensor that is live. */
+/* One live block or tensor. */
 struct kept {
     uint32_t site;
     uint64_t round, call, bytes, born_ns;
@@ -82,7 +83,7 @@ static int by_site_and_time(const void *a, const void *b)
     return left->call < right->call ? -1 : left->call > right->call;
 }
 
-/* What is at work is not kept: of the round that runs only what earlier calls left counts. */
+/* Memory in use is not kept: of the current round only memory from earlier calls counts. */
 static void gather(const struct ms_sampler *sampler, const struct ms_live_set *live,
                    struct ms_buffer *all)
 {
@@ -110,7 +111,7 @@ static void gather(const struct ms_sampler *sampler, const struct ms_live_set *l
     }
 }
 
-/* Bytes by round, or by the call in the round that runs. */
+/* Sums up bytes by round; within the current round, by call. */
 static size_t sum_up(const struct kept *kept, size_t count, bool by_call, uint64_t now,
                      struct ms_kept_round *rounds)
 {
@@ -140,7 +141,7 @@ static uint64_t sum_of(const struct ms_kept_round *rounds, size_t count)
     return bytes;
 }
 
-/* Steps for each backward pass; 0: not known. */
+/* Steps for each backward pass; 0: unknown. */
 static double steps_a_pass(const struct ms_model *model)
 {
     const uint64_t steps = model->steps.count > 0    ? model->steps.count
@@ -202,7 +203,7 @@ static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t co
     enum ms_growth_degree degree;
     size_t first, used = sum_up(kept, count, false, now, rounds);
 
-    /* Kept for a while. */
+    /* It keeps memory for a while only. */
     if (sampler->sites[kept->site].let_go_bytes > sum_of(rounds, used) / MOST_LET_GO) {
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is live while the records are read again, and whose it is. */
+/* Follows live memory and its sites while the records are read again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ void ms_sampler_end(struct ms_sampler *sampler)
 
 /* ---- kinds ---- */
 
-/* Whether a larger batch needs more of it. What stays for good is not made anew by a step. */
+/* Whether a larger batch needs more of it. Steps do not make permanent memory anew. */
 static bool follows_batch(enum ms_kind kind, int recorded, enum ms_doing doing)
 {
     if (recorded == MS_LIFETIME_KEPT) {
@@ -88,8 +88,8 @@ static inline struct ms_sampled_site *site_of(const struct ms_sampler *sampler, 
     return site;
 }
 
-/* What a site held at the highest moment of the slice is what it holds now, until it changes: then
- * it is kept. Such a moment is a number, its epoch. */
+/* A site's bytes at the slice's highest moment are those of now, until they change: then they are
+ * saved. Such a moment is numbered, as an epoch. */
 static inline void keep(const struct ms_sampler *sampler, struct ms_sampled_site *site)
 {
     if (site->kept_epoch != sampler->epoch) {
@@ -108,7 +108,7 @@ static void count_size(struct ms_survey_device *to, uint64_t bytes)
     size->bytes += bytes;
 }
 
-/* What a checkpoint needs while it is loaded is recorded apart from what training needs. */
+/* Memory for loading a checkpoint is recorded separately from memory for training. */
 static void note_most(struct ms_sampler *sampler, uint64_t time_ns)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
@@ -147,7 +147,7 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
 
     sampler->newest = allocation + 1;
     if (recorded == MS_RECORDED_ARENA) {
-        return; /* its tensors are what is live */
+        return; /* its tensors are live instead */
     }
     sampler->emptied_by = 0;
     site = site_of(sampler, event->site);
@@ -242,7 +242,7 @@ void ms_sampler_rebase(struct ms_sampler *sampler, struct ms_live_set *live,
     struct ms_sampled_site *unknown = site_of(sampler, 0);
 
     ms_sampler_note_highest(sampler);
-    sampler->waiting_bytes = 0; /* the next event tells */
+    sampler->waiting_bytes = 0; /* the next event has the new value */
     ms_live_forget(live, sampler->device);
     for (uint32_t id = 0; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
         struct ms_sampled_site *site = &sampler->sites[id];
@@ -298,7 +298,7 @@ void ms_sampler_adopt(struct ms_sampler *sampler, struct ms_live_set *live,
     }
     *adopted = *known;
     adopted->site = known->site < sampler->site_count ? known->site : 0;
-    adopted->born_epoch = 0; /* before any call that the records tell of */
+    adopted->born_epoch = 0; /* before any call in the records */
     unknown->bytes -= known->bytes;
     take(&sampler->kind_bytes[unknown->kinds[MS_RECORDED_NOTHING]], known->bytes);
     keep(sampler, site);

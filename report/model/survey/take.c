@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the records for the second time, and hands each event to the samplers, the map and the
+/* Reads the records a second time, and passes each event to the samplers, the map and the
  * recorder. */
 #include "report/model/survey/take.h"
 
@@ -21,8 +21,8 @@ struct pass {
     struct ms_codec *codec;
     struct ms_live_set live;
     struct ms_sampler samplers[MS_DEVICE_COUNT];
-    struct ms_map *map;           /* null: addresses are not asked for */
-    struct ms_recorder *recorder; /* null: no recording is asked for */
+    struct ms_map *map;           /* null: maps are not wanted */
+    struct ms_recorder *recorder; /* null: no recording is wanted */
     uint64_t read_events;
     struct ms_rounds rounds;
     uint32_t allocations;
@@ -30,7 +30,7 @@ struct pass {
     size_t next_oom;
 };
 
-/* Null where the device has none in the model, or memory ran out. */
+/* Null: the model does not have the device, or memory ran out. */
 static struct ms_sampler *sampler_of(struct pass *pass, unsigned device)
 {
     struct ms_sampler *sampler = &pass->samplers[device % MS_DEVICE_COUNT];
@@ -61,7 +61,7 @@ static void note_oom(struct pass *pass, size_t index)
     }
 }
 
-/* Those that came before the event of this number. */
+/* Handles out-of-memories that came before the event of this number. */
 static void pass_ooms(struct pass *pass, uint64_t event)
 {
     while (pass->next_oom < pass->survey->ooms.bytes / sizeof(struct ms_survey_oom) &&
@@ -73,7 +73,7 @@ static void pass_ooms(struct pass *pass, uint64_t event)
 
 /* ---- records ---- */
 
-/* At the peak of live bytes, the first time that they stand there. */
+/* Notes pins the first time that live bytes reach their peak. */
 static void note_pins(struct pass *pass, const struct ms_sampler *sampler, uint64_t time_ns)
 {
     const struct ms_aggregate *sums = &pass->model->devices[sampler->device].sums;
@@ -160,7 +160,7 @@ static void take_bases(struct pass *pass)
     }
 }
 
-/* What was live when the records begin, where a digest tells. */
+/* Adds memory that was live when the records begin, if a digest has it. */
 static void adopt(struct pass *pass)
 {
     const struct ms_buffer *all = &pass->model->digest_live;
@@ -176,7 +176,7 @@ static void adopt(struct pass *pass)
     }
 }
 
-/* Who held what at some moments is known also where the records are gone. */
+/* The digest knows the holders at some moments whose records are gone. */
 static void read_digest(struct pass *pass)
 {
     const struct ms_digest_moments *moments = &pass->model->digest_moments;
@@ -222,8 +222,8 @@ static struct ms_extent_place *find_place(struct pass *pass, uint64_t sequence, 
     return NULL;
 }
 
-/* The same records of it that the model has read. A window that was recycled since is left out:
- * what it told of stays as it was. */
+/* Reads the records of the window that the model has read. A window that was recycled since is left
+ * out, and the state stays as it was. */
 static void read_window(struct pass *pass, const struct ms_model_window *window,
                         struct ms_extent_place *place)
 {
@@ -248,7 +248,7 @@ static void read_window(struct pass *pass, const struct ms_model_window *window,
     }
 }
 
-/* Under a writer that lives, they have been packed since, or more. */
+/* With a live writer: these events, and maybe more, have been packed since. */
 static void read_tail(struct pass *pass, const struct ms_model_window *window)
 {
     for (uint32_t i = 0; i < window->count && !pass->reader->running; i++) {
@@ -395,7 +395,7 @@ static bool run(struct pass *pass, enum ms_survey_depth depth)
 
     if (begin_devices(pass, depth) &&
         ms_reader_open(pass->reader, pass->model->path, why, sizeof(why))) {
-        /* Another run's trace may have taken its place. */
+        /* Another run's trace may have replaced it. */
         read = pass->reader->header.trace_id == pass->model->header.trace_id;
         if (read && pass->map) {
             ms_map_choose(pass->model, pass->survey);
@@ -416,7 +416,7 @@ static bool run(struct pass *pass, enum ms_survey_depth depth)
     return read;
 }
 
-/* Null where there is no memory or the trace cannot be read any more. */
+/* Null: there is no memory, or the trace is no longer readable. */
 static struct ms_survey *take(const struct ms_model *model, enum ms_survey_depth depth)
 {
     struct ms_survey *survey = calloc(1, sizeof(*survey));

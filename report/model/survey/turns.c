@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns: moments at which a call site held its most, where the run's peak was another moment. With
- * a larger batch the peak may be such a moment. */
+/* Turns: moments, other than the run's peak, at which a call site held its most. With a larger
+ * batch the peak may be such a moment. */
 #include <stdlib.h>
 
 #include "report/model/site_rows.h"
 #include "report/model/survey/state.h"
 
-#define LEAST_PART 64u  /* of the peak: what holds less at most has no turn */
-#define CLEARLY    128u /* a turn is taken anew where more is live by a part in so many */
+#define LEAST_PART 64u  /* of the peak: a site with less at most has no turn */
+#define CLEARLY    128u /* a turn moves to a moment with more live bytes, by one part in so many */
 
 struct late {
     uint32_t site;
-    uint64_t most_bytes, late_bytes; /* ever, and that much of it not at the peak */
+    uint64_t most_bytes, late_bytes; /* ever, and the part of it not at the peak */
 };
 
 static int by_late(const void *a, const void *b)
