@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes the course out of a recording, and draws a line through two. */
+/* Extracts the course from a recording, and draws a line through two courses. */
 #include "report/replay/course.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 
 #define LEAST_BLOCK 512                 /* PyTorch's kMinBlockSize */
 #define SMALL_SIZE  (UINT64_C(1) << 20) /* kSmallSize: larger ones are in another pool */
-#define UNNUMBERED  0                   /* an object that is not in the course */
+#define UNNUMBERED  0                   /* an object outside the course */
 
-/* ---- taking it ---- */
+/* ---- extracting it ---- */
 
 static bool is_birth(const struct ms_operation *operation)
 {
@@ -28,7 +28,8 @@ static bool is_charge(const struct ms_operation *operation)
     return operation->kind == MS_OPERATION_CHARGE || operation->kind == MS_OPERATION_DISCHARGE;
 }
 
-/* numbers: by the recording's objects, what they are in the course. False: no host memory. */
+/* numbers: the objects' numbers in the course, by their numbers in the recording. False: no host
+ * memory. */
 static bool take(struct ms_recording *course, const struct ms_operation *operation,
                  uint32_t *numbers)
 {
@@ -80,10 +81,10 @@ struct ms_recording *ms_course_of(const struct ms_recording *recording)
 
 /* ---- two courses beside each other ---- */
 
-#define WINDOW 256 /* operations that one of them may have more, in one place */
-#define ALIKE  8   /* operations that have to follow each other alike behind it */
+#define WINDOW 256 /* operations that one of them may have more at one place */
+#define ALIKE  8   /* operations after that place that must match in sequence */
 
-/* One of the two: where it is read, and what its objects are in the other. */
+/* One of the two: its position, and its objects' numbers in the other. */
 struct side {
     const struct ms_recording *course;
     uint64_t batch;
@@ -94,7 +95,8 @@ struct side {
 struct pair {
     struct side near, other;
     uint64_t batch;
-    uint32_t arenas[2]; /* where the last large and the last small tensor was; MS_RECORDED_NONE */
+    uint32_t arenas[2]; /* the arena of the last large and of the last small tensor;
+                           MS_RECORDED_NONE */
     struct ms_recording *made;
 };
 
@@ -105,7 +107,7 @@ static const struct ms_operation *ahead(const struct side *side, size_t by)
                : NULL;
 }
 
-/* What does not follow the batch, what does, or something between these. */
+/* Whether the two sizes can be of one request: constant, following the batch, or in between. */
 static bool is_plausible(const struct pair *pair, uint64_t near_bytes, uint64_t other_bytes)
 {
     const double scaled =
@@ -128,7 +130,7 @@ static bool are_alike(const struct pair *pair, const struct ms_operation *near,
                              : is_plausible(pair, near->bytes, other->bytes);
 }
 
-/* Objects that are born behind the place have no partner yet. */
+/* Objects allocated after the place have no partner yet. */
 static bool may_be_alike(const struct pair *pair, const struct ms_operation *near,
                          const struct ms_operation *other)
 {
@@ -149,7 +151,8 @@ static bool meet(const struct pair *pair, size_t near_by, size_t other_by)
     return true;
 }
 
-/* The fewest operations to leave out of both. False: they do not meet again soon. */
+/* The fewest operations to skip in both, so that they match again. False: they do not match again
+ * soon. */
 static bool find_meeting(const struct pair *pair, size_t *near_by, size_t *other_by)
 {
     for (size_t both = 1; both <= WINDOW; both++) {
@@ -175,7 +178,8 @@ static uint64_t size_of(const struct pair *pair, uint64_t near_bytes, uint64_t o
     return bytes < LEAST_BLOCK ? LEAST_BLOCK : (uint64_t)(bytes + 0.5);
 }
 
-/* A tensor that grows beyond what is small, or the other way, is in the other kind of arena. */
+/* A tensor that grows beyond the small sizes, or the other way, belongs into the other kind of
+ * arena. */
 static void choose_arena(struct pair *pair, const struct ms_operation *near,
                          struct ms_operation *made)
 {
@@ -187,7 +191,7 @@ static void choose_arena(struct pair *pair, const struct ms_operation *near,
     pair->arenas[small] = made->arena;
 }
 
-/* What the other run would have asked for, had it: in proportion to its batch. */
+/* The size that the other run would have asked for: in proportion to its batch. */
 static uint64_t scaled(const struct pair *pair, uint64_t near_bytes)
 {
     return (uint64_t)((double)near_bytes * (double)pair->other.batch / (double)pair->near.batch);
@@ -224,8 +228,8 @@ static bool tell_both(struct pair *pair)
     return tell(pair, near, other->bytes);
 }
 
-/* What only the nearer run asked for is asked for again, in proportion to the batch; what only the
- * other did is not. */
+/* Requests of the nearer run alone are kept, in proportion to the batch; those of the other run
+ * alone are dropped. */
 static bool tell_apart(struct pair *pair, size_t near_by, size_t other_by)
 {
     bool good = true;

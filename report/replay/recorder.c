@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording made event by event, and the rule by which the run ended of an out-of-memory. */
+/* Makes a recording event by event, and finds the out-of-memory that ended the run. */
 #include "report/replay/recorder.h"
 
 #include <stdlib.h>
@@ -9,26 +9,27 @@
 #include "report/read/log_entries.h"
 
 #define NS_PER_US 1000u
-#define TAKEN_OUT MS_OPERATION_KIND_COUNT /* of an operation, until the gaps are closed */
+#define TAKEN_OUT MS_OPERATION_KIND_COUNT /* of a removed operation, until the gaps are closed */
 
 /* An out-of-memory. */
 struct refusal {
     uint64_t time_ns;
     uint64_t requested_bytes;
-    uint64_t called_bytes; /* of the driver's call: the same, or what PyTorch would put it in */
+    uint64_t called_bytes; /* of the driver's call: the same, or the size in which PyTorch would
+                              place it */
     uint32_t site;
-    bool torch;           /* PyTorch's own error, of the whole request that the driver refused */
-    uint64_t allocations; /* before it */
+    bool torch;           /* PyTorch's own error, for the whole request that the driver refused */
+    uint64_t allocations; /* number before it */
     bool met;             /* as much was allocated later */
 };
 
 struct ms_recorder {
     struct ms_recording *recording;
-    struct ms_buffer refusals; /* struct refusal, of the device, in order */
+    struct ms_buffer refusals; /* struct refusal, for the device, in order */
     size_t next_refusal;
     bool begun;             /* an event was seen */
-    uint64_t allocations;   /* so far */
-    uint64_t smallest_open; /* of the refusals so far that are not met; UINT64_MAX: none is open */
+    uint64_t allocations;   /* number so far */
+    uint64_t smallest_open; /* the smallest of the refusals not met yet; UINT64_MAX: none */
 };
 
 /* ---- out-of-memories ---- */
@@ -43,7 +44,7 @@ static struct ms_operation *operation_at(const struct ms_recorder *recorder, siz
     return (struct ms_operation *)recorder->recording->operations.at + index;
 }
 
-/* Of host memory no pool could have served. */
+/* A pool could not have served host memory. */
 static void add_refusal(struct ms_recorder *recorder, const struct ms_log_entry *entry,
                         const char *payload)
 {
@@ -86,7 +87,7 @@ void ms_recorder_log(struct ms_recorder *recorder, struct ms_reader *reader)
     }
 }
 
-/* What came before the first event that there is was refused beside what nobody knows of. */
+/* Drops refusals from before the first known event: the memory held then is unknown. */
 static void drop_refusals(struct ms_recorder *recorder, uint64_t first_ns)
 {
     const size_t count = recorder->refusals.bytes / sizeof(struct refusal);
@@ -101,7 +102,7 @@ static void drop_refusals(struct ms_recorder *recorder, uint64_t first_ns)
     recorder->begun = true;
 }
 
-/* Those from before the time; what happened at the same time was before them. Until they are
+/* Takes refusals from before the time; events of the same time count as before them. Until they are
  * settled, `object` is their index. */
 static void take_refusals(struct ms_recorder *recorder, uint64_t time_ns)
 {
@@ -133,7 +134,7 @@ static void take_refusals(struct ms_recorder *recorder, uint64_t time_ns)
     }
 }
 
-/* The requests that were refused with no more than that have been got over. */
+/* An allocation succeeded: marks refused requests of at most that size as met. */
 static void note_allocation(struct ms_recorder *recorder, uint64_t bytes)
 {
     recorder->allocations++;
@@ -151,15 +152,15 @@ static void note_allocation(struct ms_recorder *recorder, uint64_t bytes)
     }
 }
 
-/* Whether the later one is the same request again: no allocation came in between, and it asked for
- * as much, or is PyTorch's error after the driver refused a page of that request. */
+/* Whether the later one repeats the request: no allocation came in between, and it asks for as
+ * much, or it is PyTorch's error after the driver refused a page of that request. */
 static bool asked_again(const struct refusal *refusal, const struct refusal *later)
 {
     return later->allocations == refusal->allocations &&
            (later->called_bytes == refusal->called_bytes || (later->torch && !refusal->torch));
 }
 
-/* Marks what was asked for again, and finds the one that the run ended of. */
+/* Marks repeated requests, and finds the one that ended the run. */
 static void settle_refusals(struct ms_recorder *recorder, bool ended_well)
 {
     const struct refusal *next = NULL;
@@ -201,8 +202,8 @@ static void close_gaps(struct ms_recorder *recorder)
 
 /* ---- events ---- */
 
-/* Chunks of the pool are its own doing; those of the program's own are charged like what the driver
- * took. What is told as a block is no charge beside it. */
+/* Handles other events. The pool's own chunks are ignored; the program's own are charged, like the
+ * driver's memory. A charge that is also recorded as a block does not count again. */
 static struct ms_complaint take_other(struct ms_recording *recording, const struct ms_event *event,
                                       uint64_t time_us)
 {
@@ -254,8 +255,8 @@ static struct ms_complaint take_range(struct ms_recording *recording, const stru
     return ms_recording_unreserve(recording, time_us, event->addr);
 }
 
-/* What the program mapped itself: its chunks are charged; or memory of another process. No pool
- * serves either. */
+/* Whether it is a range that the program mapped itself, whose chunks are charged, or memory of
+ * another process. No pool serves either. */
 static bool is_mapped(const struct ms_recording *recording, const struct ms_event *event)
 {
     switch (event->kind) {
@@ -317,7 +318,7 @@ void ms_recorder_event(struct ms_recorder *recorder, const struct ms_event *even
     case MS_EVENT_ARENA_FROZEN:
         complaint = ms_recording_freeze(recording, time_us, event->addr);
         break;
-    case MS_EVENT_STEP: /* the process's, and so each device's */
+    case MS_EVENT_STEP: /* of the process, and so of each device */
         complaint = ms_recording_step(recording, time_us);
         break;
     case MS_EVENT_RANGE_RESERVE:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Begins and ends a recording, and adds what is neither block, tensor nor page. */
+/* Begins and ends a recording, and adds operations that are not about blocks, tensors or pages. */
 #include "report/replay/recording.h"
 
 #include <stdlib.h>
@@ -110,7 +110,8 @@ struct ms_complaint ms_recorded_check_bytes(uint64_t bytes)
                                           : ms_fine;
 }
 
-/* A reservation begins here whose first page is not mapped; MS_RECORDED_NONE where none does. */
+/* The reservation that begins here and whose first page is not mapped; MS_RECORDED_NONE: none
+ * does. */
 static uint32_t reservation_at(const struct ms_recording *recording, uint64_t addr)
 {
     for (size_t i = ms_recording_arenas(recording); i > 0; i--) {
@@ -175,8 +176,8 @@ struct ms_complaint ms_recording_refused(struct ms_recording *recording, uint64_
     return ms_recorded_add(recording, &operation);
 }
 
-/* Names are distinguished by a hash of 64 bits: with a million of them, two that share one have
- * odds of 1 in 37 million, and then share a name in a message. */
+/* A hash of 64 bits stands for a name. With a million names the chance of an equal pair is 1 in 37
+ * million, and two such sites would share a name in a message. */
 uint32_t ms_recording_site(struct ms_recording *recording, const char *name, size_t bytes)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -219,7 +220,7 @@ const char *ms_recording_site_name(const struct ms_recording *recording, uint32_
     return recording->site_names.at + starts[site - 1];
 }
 
-/* A request that was not met is live for no moment. */
+/* A refused request is never live. */
 static void count_refused(struct ms_recording *recording, const struct ms_operation *operation,
                           uint64_t live_bytes)
 {

@@ -54,7 +54,7 @@ struct ms_complaint ms_recording_alloc(struct ms_recording *recording, uint64_t 
     return add_allocation(recording, &operation, id);
 }
 
-/* The allocation that ends here; null, and a complaint, where there is none of that kind. */
+/* The allocation that ends here; null, with a complaint: there is none of that kind. */
 static struct ms_operation *allocation_of(struct ms_recording *recording, uint64_t id,
                                           enum ms_operation_kind kind,
                                           struct ms_complaint *complaint)
@@ -112,7 +112,8 @@ uint32_t ms_recorded_arena_of(struct ms_recording *recording, const struct ms_re
     return block->arena;
 }
 
-/* Whether a range lies in one segment, or in mapped pages of one reservation. place: at addr. */
+/* Checks that a range lies in one segment, or in mapped pages of one reservation. place: at
+ * addr. */
 static struct ms_complaint check_inside(const struct ms_recording *recording,
                                         const struct ms_recorded_place *place, uint64_t addr,
                                         uint64_t bytes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a line of a recording's CSV can say: its columns, its operations, and which fields an
- * operation cannot do without. docs/replay.md describes each. */
+/* The columns and operations of a recording's CSV, and the fields that each operation needs.
+ * docs/replay.md describes each. */
 #ifndef MEMSHIM_REPORT_REPLAY_RECORDING_CSV_H
 #define MEMSHIM_REPORT_REPLAY_RECORDING_CSV_H
 
@@ -44,7 +44,7 @@ enum ms_csv_op {
 
 struct ms_csv_op_row {
     const char *name;
-    unsigned needs; /* MS_CSV_BIT of each field that has to be there */
+    unsigned needs; /* MS_CSV_BIT of each required field */
 };
 
 extern const struct ms_csv_op_row ms_csv_ops[MS_CSV_OPS];

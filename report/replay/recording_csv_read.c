@@ -16,7 +16,7 @@
 struct row {
     unsigned given; /* bits by column */
     enum ms_csv_op op;
-    uint64_t number[MS_CSV_COLUMNS]; /* but MS_CSV_OP and MS_CSV_SITE */
+    uint64_t number[MS_CSV_COLUMNS]; /* all columns but MS_CSV_OP and MS_CSV_SITE */
     const char *site;
     size_t site_bytes;
 };
@@ -46,8 +46,8 @@ __attribute__((format(printf, 3, 4))) static bool fail(struct csv *csv, const ch
     return false;
 }
 
-/* The next field of the line, cut out of it; quotes around it and doubled ones inside are taken
- * away. Null where a quote is not closed, or is followed by more. */
+/* Cuts the next field off the line; removes quotes around it and doubles inside. Null: a quote is
+ * not closed, or more follows it. */
 static char *next_field(char **rest, size_t *bytes, bool *last)
 {
     char *field = *rest, *from = field, *to = field;
@@ -218,7 +218,7 @@ static bool take_row(struct csv *csv, char *line)
     return !complaint.field || fail(csv, complaint.field, " %s", complaint.problem);
 }
 
-/* A packed file may end in the middle, and what is left of its last line be read as a line. */
+/* A packed file may end anywhere, so its last line may be incomplete. */
 static bool is_cut(const struct csv *csv)
 {
     int error;
@@ -227,7 +227,7 @@ static bool is_cut(const struct csv *csv)
     return error == Z_BUF_ERROR;
 }
 
-/* The next line without its end; null at the end of the file and where it cannot be read. */
+/* The next line without its end; null: the file ends, or cannot be read. */
 static char *next_line(struct csv *csv, char *line, bool *good)
 {
     size_t length;

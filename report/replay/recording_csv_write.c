@@ -10,10 +10,9 @@
 #define GRANULE_BYTES (UINT64_C(2) << 20)
 #define WORD_BITS     64u
 
-/* Numbers and addresses that are free, the lowest first: what repeats in the run then repeats in
- * the text. */
+/* Free numbers and addresses, the lowest first: repetitions in the run then repeat in the text. */
 struct small_ids {
-    struct ms_buffer words; /* uint64_t: a bit for each id that is taken */
+    struct ms_buffer words; /* uint64_t: a bit for each id in use */
     size_t first_free;      /* no word before it has a free bit */
 };
 
@@ -23,7 +22,7 @@ struct writer {
     struct small_ids ids;
     uint32_t *id_of;        /* by object */
     uint64_t *addr_of;      /* by arena */
-    bool *placed;           /* by arena: it has its address now */
+    bool *placed;           /* by arena: it has an address now */
     struct ms_buffer taken; /* uint32_t: arenas that have an address, by address */
     uint64_t time_us;
     bool failed;
@@ -65,7 +64,7 @@ static uint64_t whole_granules(uint64_t bytes)
     return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
 }
 
-/* The lowest gap that is long enough; address 0 stands for none. */
+/* The lowest gap that is large enough; address 0 means none. */
 static void place_arena(struct writer *writer, uint32_t index)
 {
     const size_t count = writer->taken.bytes / sizeof(uint32_t);
@@ -150,7 +149,7 @@ static enum ms_csv_op op_of(const struct ms_operation *operation)
     }
 }
 
-/* A name may hold commas and quotes, and be anybody's. */
+/* A name may hold commas and quotes, and come from a stranger. */
 static void add_site(struct writer *writer, uint32_t site)
 {
     const char *name = ms_recording_site_name(writer->recording, site);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What has an address while a recording is built, by address. */
+/* The blocks and pages of a recording under construction, by address. */
 #include "report/replay/recording_state.h"
 
 static inline struct ms_treap_key key_of(const struct ms_treap_node *node)

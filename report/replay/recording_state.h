@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that build a recording share: places, and one operation more. Private to them. One
- * thread builds a recording; nothing here takes a lock. */
+/* Shared by the files that build a recording, and private to them. One thread builds a recording;
+ * nothing here takes a lock. */
 #ifndef MEMSHIM_REPORT_REPLAY_RECORDING_STATE_H
 #define MEMSHIM_REPORT_REPLAY_RECORDING_STATE_H
 
@@ -16,7 +16,7 @@ static inline struct ms_complaint ms_complaint_of(const char *field, const char 
     return (struct ms_complaint){field, problem};
 }
 
-/* What has an address in the run: a block, or a page in a reservation. */
+/* An object with an address in the run: a block, or a page in a reservation. */
 struct ms_recorded_place {
     struct ms_treap_node node;
     uint64_t addr, bytes;
@@ -26,14 +26,14 @@ struct ms_recorded_place {
 
 /* ---- recording_places.c ---- */
 
-/* What lies at an address; null where nothing does. */
+/* The object at an address; null: there is none. */
 struct ms_recorded_place *ms_recorded_place_at(const struct ms_recording *recording, uint64_t addr);
 
-/* Adds a copy of *what. False where memory ran out. */
+/* Adds a copy of *what. False: memory ran out. */
 bool ms_recorded_add_place(struct ms_recording *recording, const struct ms_recorded_place *what);
 void ms_recorded_remove_place(struct ms_recording *recording, struct ms_recorded_place *place);
 
-/* Complains of a range that is too high, or has something live in it. */
+/* Complains about a range that is too high, or overlaps a live object. */
 struct ms_complaint ms_recorded_check_place(const struct ms_recording *recording, uint64_t addr,
                                             uint64_t bytes);
 
@@ -51,23 +51,23 @@ static inline struct ms_recorded_arena *ms_recorded_arena_at(const struct ms_rec
     return (struct ms_recorded_arena *)recording->arenas.at + index;
 }
 
-/* Adds a copy of the operation, the last so far. */
+/* Adds a copy of the operation at the end. */
 struct ms_complaint ms_recorded_add(struct ms_recording *recording,
                                     const struct ms_operation *operation);
 
-/* The number of a new arena; MS_RECORDED_NONE where memory ran out. */
+/* The number of a new arena; MS_RECORDED_NONE: memory ran out. */
 uint32_t ms_recorded_add_arena(struct ms_recording *recording, uint64_t addr, uint64_t bytes,
                                bool reservation);
 
 /* The recording's number of a stream of the run, new at its first use. */
 uint8_t ms_recorded_stream(struct ms_recording *recording, uint64_t stream);
 
-/* Complains of 0, and of more than MS_RECORDED_MOST_BYTES. */
+/* Complains about 0, and about more than MS_RECORDED_MOST_BYTES. */
 struct ms_complaint ms_recorded_check_bytes(uint64_t bytes);
 
 /* ---- recording_blocks.c ---- */
 
-/* The arena that a place is in; a block becomes one here. MS_RECORDED_NONE where memory ran out. */
+/* The arena that holds a place; makes a block an arena. MS_RECORDED_NONE: memory ran out. */
 uint32_t ms_recorded_arena_of(struct ms_recording *recording,
                               const struct ms_recorded_place *place);
 

@@ -38,7 +38,7 @@ static void record_event(void *ctx, const struct ms_event *event, uint64_t time_
     ms_recorder_event(ctx, event, time_ns);
 }
 
-/* False where memory ran out. */
+/* False: memory ran out. */
 static bool record(struct source *source, struct ms_recording *recording)
 {
     struct ms_recorder *recorder = ms_recorder_new(recording);
@@ -58,7 +58,7 @@ static bool record(struct source *source, struct ms_recording *recording)
     return recorded;
 }
 
-/* Reads the events once for that. False where memory ran out. */
+/* Reads the events once to find it. False: memory ran out. */
 static bool find_busiest(struct source *source, unsigned *device)
 {
     const struct ms_events_visitor count = {.ctx = source, .event = count_event};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a recording through the pool on the dry device, and adds up what it took. */
+/* Replays a recording through the pool on the dry device, and sums up the cost. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "report/replay/replay_uses.h"
 
 #define WAIT_LIMIT_NS MS_NS_PER_S /* of the dry device's time */
-#define PAGE_BYTES    4096u       /* of the host, as most have it */
+#define PAGE_BYTES    4096u       /* the page size of most hosts */
 
 const char *const ms_policy_names[MS_POLICY_COUNT] = {
     [MS_POLICY_DEFAULT] = "default", [MS_POLICY_HIGHEST] = "highest", [MS_POLICY_OLDEST] = "oldest",
@@ -30,7 +30,7 @@ const char *const ms_operation_names[MS_OPERATION_KIND_COUNT] = {
     [MS_OPERATION_FATAL] = "fatal",
 };
 
-/* ---- what the pool tells of the device's calls ---- */
+/* ---- driver calls, from the pool's counters ---- */
 
 static void price(struct ms_replay *replay, enum ms_replay_call call, uint64_t bytes)
 {

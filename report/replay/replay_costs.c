@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of what calls of the driver cost: its default, and one read from a file. */
+/* The table of the costs of driver calls: the default, and reading one from a file. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ const char *const ms_replay_call_names[MS_REPLAY_CALL_COUNT] = {
     [MS_REPLAY_COPY_UP] = "copy_up",
 };
 
-/* The 99th percentiles that the same benchmark gives, where it gives one. */
+/* The 99th percentiles of the same benchmark, where it has them. */
 static const struct {
     enum ms_dry_op op;
     uint64_t p99_ns;
@@ -79,7 +79,7 @@ bool ms_call_costs_default(struct ms_call_costs *costs)
     return !costs->rows.failed;
 }
 
-/* Of the row of the smallest size that is not below `bytes`, else of the largest. */
+/* The row of the smallest size not below `bytes`, else of the largest. */
 const struct ms_call_cost *ms_call_cost_of(const struct ms_call_costs *costs,
                                            enum ms_replay_call call, uint64_t bytes)
 {
@@ -126,7 +126,7 @@ static int by_call_and_bytes(const void *a, const void *b)
     return left->bytes < right->bytes ? -1 : left->bytes > right->bytes;
 }
 
-/* A whole number up to the comma or the end; it is cut off the rest. */
+/* Cuts a whole number off, up to the comma or the end. */
 static bool take_number(char **rest, uint64_t *out)
 {
     const char *text = strsep(rest, ",");
@@ -140,7 +140,7 @@ static bool take_number(char **rest, uint64_t *out)
     return *end == '\0' && errno == 0;
 }
 
-/* Null, or the field that is wrong. */
+/* Null, or the wrong field. */
 static const char *take_row(struct ms_call_costs *costs, char *line)
 {
     struct ms_call_cost row = {.call = MS_REPLAY_CALL_COUNT};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The oracle: of the free chunks it takes those that are needed again latest, as the recording
- * shows. */
+/* The oracle: of the free chunks it takes those that the recording needs again last. */
 #include "report/replay/replay_oracle.h"
 
 #include <stdlib.h>
@@ -13,8 +12,8 @@ struct placed {
     uint32_t arena;
 };
 
-/* Arenas are cut into parts of a granule; each part lists the allocations that touch it, in order.
- */
+/* Divides arenas into parts of a granule; each part lists the allocations that touch it, in
+ * order. */
 struct ms_oracle {
     const struct ms_recording *recording;
     struct ms_choice choice;
@@ -85,7 +84,7 @@ static bool index_allocations(struct ms_oracle *oracle)
     if (!oracle->allocations) {
         return false;
     }
-    /* Storing moves each part's beginning to its end, which is the beginning of the next. */
+    /* Storing moves each part's beginning to its end, where the next part begins. */
     touch_all(oracle, oracle->first_allocation, true);
     memmove(oracle->first_allocation + 1, oracle->first_allocation,
             parts * sizeof(*oracle->first_allocation));
@@ -93,7 +92,7 @@ static bool index_allocations(struct ms_oracle *oracle)
     return true;
 }
 
-/* The arena that begins at or before this address, the nearest; null where there is none. */
+/* The nearest arena that begins at or before this address; null: there is none. */
 static const struct placed *placed_before(const struct ms_oracle *oracle, ms_addr_t addr)
 {
     size_t low = 0, high = oracle->placed_count;
@@ -119,7 +118,7 @@ static uint64_t rank(void *ctx, const struct ms_candidate *candidate)
         return UINT64_MAX;
     }
 
-    /* A chunk may begin before a block that does not begin on a granule. */
+    /* A chunk may begin before its block, if that does not begin on a granule. */
     const uint64_t before = candidate->addr < placed->base ? placed->base - candidate->addr : 0;
     const uint64_t bytes = before < candidate->bytes ? candidate->bytes - before : 0;
 

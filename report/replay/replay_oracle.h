@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice that knows the future: of two free chunks, the one that is taken is that on which a
- * tensor is born later. What any other choice loses against it is what could still be gained. */
+/* The choice that knows the future: of two free chunks it takes the one on which a tensor is
+ * allocated later. The distance to it shows how much another choice could still gain. */
 #ifndef MEMSHIM_REPORT_REPLAY_REPLAY_ORACLE_H
 #define MEMSHIM_REPORT_REPLAY_REPLAY_ORACLE_H
 
@@ -9,19 +9,19 @@
 
 struct ms_oracle;
 
-/* The recording outlives it. Null where memory runs out. */
+/* The recording must outlive it. Null: memory ran out. */
 struct ms_oracle *ms_oracle_new(const struct ms_recording *recording);
 void ms_oracle_delete(struct ms_oracle *oracle); /* null: nothing */
 
 const struct ms_choice *ms_oracle_choice(struct ms_oracle *oracle);
 
-/* The replay has put this arena at `base`; it is gone from there; it is at this operation. */
+/* The replay has put this arena at `base`; has removed it; is at this operation. */
 void ms_oracle_placed(struct ms_oracle *oracle, uint32_t arena, ms_addr_t base);
 void ms_oracle_gone(struct ms_oracle *oracle, uint32_t arena);
 void ms_oracle_now(struct ms_oracle *oracle, size_t operation);
 
-/* The operation after `operation` by which a tensor is born on a byte of [offset, offset + bytes)
- * of the arena; UINT64_MAX where there is none. */
+/* The next operation after `operation` that allocates a tensor on a byte of [offset, offset +
+ * bytes) of the arena; UINT64_MAX: there is none. */
 uint64_t ms_oracle_next(const struct ms_oracle *oracle, uint32_t arena, uint64_t offset,
                         uint64_t bytes, size_t operation);
 

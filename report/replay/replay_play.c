@@ -4,7 +4,7 @@
 #include "allocator/base/clock.h"
 #include "report/replay/replay_state.h"
 
-#define WARM_UP_STEPS 4 /* what is spilled in them is not what every step costs */
+#define WARM_UP_STEPS 4 /* their spills are not typical of a step */
 
 static uint64_t begin_timing(const struct ms_replay *replay)
 {
@@ -84,7 +84,7 @@ static ms_status_t alloc(struct ms_replay *replay, const struct ms_operation *op
     return MS_OK;
 }
 
-/* The program went on without it, or ended: what is got is given back at once. */
+/* The program went on without the memory, or ended: gives it back at once if it gets it. */
 static ms_status_t ask_again(struct ms_replay *replay, const struct ms_operation *operation)
 {
     const struct ms_request request = request_of(operation);
@@ -142,7 +142,7 @@ static ms_status_t born(struct ms_replay *replay, const struct ms_operation *ope
     if (status == MS_OK) {
         ms_replay_work(replay, operation, addr);
     }
-    return status == MS_ERR_INVALID ? MS_OK : status; /* it stands in the statistics */
+    return status == MS_ERR_INVALID ? MS_OK : status; /* the statistics count it */
 }
 
 static void died(struct ms_replay *replay, const struct ms_operation *operation)
@@ -159,7 +159,7 @@ static void died(struct ms_replay *replay, const struct ms_operation *operation)
     end_timing(replay, start_ns);
 }
 
-/* A tensor that came and went there before the recording: the pool may take its memory. */
+/* A tensor was allocated and freed there before the recording: the pool may take its memory. */
 static ms_status_t cached(struct ms_replay *replay, const struct ms_operation *operation)
 {
     const ms_addr_t addr = replay->base_of[operation->arena] + operation->offset;
@@ -171,7 +171,7 @@ static ms_status_t cached(struct ms_replay *replay, const struct ms_operation *o
         (void)ms_arenas_freed(replay->arenas, addr, operation->bytes, UINT64_MAX);
     }
     end_timing(replay, start_ns);
-    return status == MS_ERR_INVALID ? MS_OK : status; /* it stands in the statistics */
+    return status == MS_ERR_INVALID ? MS_OK : status; /* the statistics count it */
 }
 
 static void charge(struct ms_replay *replay, const struct ms_operation *operation)
@@ -201,7 +201,7 @@ static uint64_t moves_so_far(struct ms_replay *replay)
     return stats.chunks_moved;
 }
 
-/* The bytes over the cap had to go down once and up once, whatever was chosen. */
+/* The bytes over the cap had to go down once and up once, whatever the choice. */
 static uint64_t least_of_step(const struct ms_replay *replay)
 {
     const uint64_t cap = replay->config->cap_bytes;
@@ -390,7 +390,8 @@ static ms_status_t play(struct ms_replay *replay, const struct ms_operation *ope
     }
 }
 
-/* As the shim records it (shim/policy/oom.c), of a device that has nothing beside the pool. */
+/* The state as the shim records it (shim/policy/oom.c), for a device that has nothing but the
+ * pool. */
 static struct ms_oom_state state_of(struct ms_replay *replay, uint64_t request_bytes,
                                     const struct ms_pool_stats *stats)
 {

@@ -17,8 +17,7 @@ static bool fits(const struct ms_recording *recording, const struct ms_replay_co
     return ms_replay_fits(result);
 }
 
-/* The smallest cap that was found between `low`, with which it fails, and `high`, with which it
- * completes. */
+/* The smallest cap found between `low`, which fails, and `high`, which completes. */
 static uint64_t bisect(const struct ms_recording *recording, const struct ms_replay_config *config,
                        uint64_t low, uint64_t high, unsigned *replays)
 {
@@ -42,7 +41,7 @@ uint64_t ms_replay_min_cap(const struct ms_recording *recording,
                            struct ms_replay_result *result, unsigned *replays)
 {
     const uint64_t granule = MS_REPLAY_GRANULE_BYTES;
-    /* Less than the peak of live bytes, or than what the run ended of, is never enough. */
+    /* Less than the peak of live bytes, or the request that ended the run, is never enough. */
     const uint64_t floor = (recording->peak_wanted_bytes + granule - 1) / granule;
     struct ms_replay_config at = *config;
     uint64_t best;

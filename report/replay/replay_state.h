@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One replay under way, shared by the files that make it up: replay.c sets it up, counts and
- * concludes, replay_play.c plays the operations, replay_work.c does the program's work. One thread.
- */
+/* The state of one replay, for its files: replay.c sets it up, counts and concludes, replay_play.c
+ * plays the operations, replay_work.c does the program's work. One thread. */
 #ifndef MEMSHIM_REPORT_REPLAY_REPLAY_STATE_H
 #define MEMSHIM_REPORT_REPLAY_REPLAY_STATE_H
 
@@ -9,7 +8,7 @@
 #include "report/replay/replay.h"
 #include "report/replay/replay_oracle.h"
 
-/* Tensors inside arenas, and calls without a stream, work on a stream of their own. */
+/* The stream of tensors in arenas, and of calls without a stream. */
 #define MS_REPLAY_COMMON_STREAM (MS_RECORDED_STREAMS + 1)
 
 struct ms_replay {
@@ -20,38 +19,40 @@ struct ms_replay {
     struct ms_budget budget;
     ms_pool_t *pool;
     ms_arenas_t *arenas;
-    struct ms_oracle *oracle; /* null: another choice */
+    struct ms_oracle *oracle; /* null: another choice is in use */
     ms_addr_t *addr_of;       /* by object: of blocks */
-    ms_addr_t *base_of;       /* by arena; 0: it is not there */
-    bool *freezing;           /* by arena: its next allocation is that of a capture */
+    ms_addr_t *base_of;       /* by arena; 0: not present */
+    bool *freezing;           /* by arena: its next allocation belongs to a capture */
     uint64_t reserved_bytes, live_bytes, charged_beside;
-    /* The stretch of pages that has no access yet: a framework gives it to all that it mapped. */
+    /* The pages without access so far: a framework sets access for all that it mapped. */
     ms_addr_t fresh_addr;
     uint64_t fresh_bytes;
-    uint8_t *working; /* a ring of `lag` operations: the stream on which each one works; 0: none */
-    ms_fence_t seen;  /* a fence of our own, by which the dry device learns what is done; 0: none */
-    uint64_t own_fences, own_queries;        /* calls for it: not the pool's */
-    bool over;                               /* what the pool does now is not the run's */
+    uint8_t *working; /* a ring of `lag` operations: each one's stream; 0: none */
+    ms_fence_t seen;  /* the replay's own fence, by which the dry device learns what is done; 0:
+                         none */
+    uint64_t own_fences, own_queries;        /* calls for that fence: not the pool's */
+    bool over;                               /* the pool's calls from now on do not belong to the
+                                                run */
     uint64_t boundary_calls, boundary_moves; /* at the beginning of the third step */
-    struct ms_buffer uses;                   /* of what persists; where live memory is spilled */
+    struct ms_buffer uses;                   /* of long-lived memory; if live memory is spilled */
     struct ms_buffer optimizers;             /* a byte for each site: see ms_recorded_uses */
     size_t next_use;
     uint64_t step_peak_bytes;              /* live, and charged beside, in this step */
-    struct ms_replay_moved boundary_moved; /* when the warm-up was over */
+    struct ms_replay_moved boundary_moved; /* at the end of the warm-up */
 };
 
-/* Plays every operation, up to the first that fails. */
+/* Plays every operation, up to the first failure. */
 void ms_replay_play(struct ms_replay *replay);
 
 /* The stream of an operation on the dry device. */
 ms_stream_t ms_replay_stream_of(const struct ms_operation *operation);
-/* Queues work on the live range of an operation: when it is allocated, and before it is freed. */
+/* Queues work on an operation's live range: when it is allocated, and before it is freed. */
 void ms_replay_work(struct ms_replay *replay, const struct ms_operation *operation, ms_addr_t addr);
-/* The program reads the range, and writes it where `written`: the pool hears of it. */
+/* The program reads the range, and writes it if `written`: reports that to the pool. */
 void ms_replay_use(struct ms_replay *replay, ms_addr_t addr, uint64_t bytes, bool written);
-/* Uses what persists, up to that operation, as the recording's uses say. */
+/* Uses long-lived memory, up to that operation, as the recording's uses say. */
 void ms_replay_use_kept(struct ms_replay *replay, size_t operation);
-/* All queued work is done, and the host knows: so a framework does before it unmaps its pages. */
+/* Completes all queued work, and lets the host know, as a framework does before it unmaps pages. */
 void ms_replay_see_all_done(struct ms_replay *replay);
 /* Ends the work that was queued `lag` operations ago. */
 void ms_replay_finish_work(struct ms_replay *replay);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The access model: which ranges the device is taken to touch, and when. */
+/* The access model: which ranges the device uses, and when. */
 #include "report/replay/replay_uses.h"
 
 #include <stdlib.h>
 
-#define MOST_SITES (1u << 20) /* a recording may say anything */
+#define MOST_SITES (1u << 20) /* a damaged recording may claim any number */
 
 struct span {
     size_t begin, peak, end; /* operations; end: that of the step's end */
@@ -18,11 +18,11 @@ struct search {
     const struct ms_recording *recording;
     struct ms_buffer steps; /* struct span */
     struct life *lives;     /* by object */
-    struct ms_buffer kept;  /* size_t: allocations of what persists, in order */
+    struct ms_buffer kept;  /* size_t: allocations of long-lived memory, in order */
     struct ms_buffer *uses, *optimizers;
 };
 
-/* Whether the operation begins or ends a range that counts as live. */
+/* Whether the operation allocates or frees a range that counts as live. */
 static bool is_range(const struct ms_operation *operation)
 {
     const bool block =
@@ -79,7 +79,7 @@ static const struct span *step_at(const struct search *search, size_t index)
     return (const struct span *)search->steps.at + index;
 }
 
-/* Allocations of what is alive at two ends of steps. */
+/* Finds allocations that are live at two ends of steps. */
 static void find_kept(struct search *search)
 {
     const size_t steps = steps_of(search);
@@ -127,7 +127,7 @@ static void add_step(struct search *search, const struct span *step, size_t para
     }
 }
 
-/* Site 0 is unknown, and no run has as many as MOST_SITES. */
+/* Site 0 is unknown, and no run has as many sites as MOST_SITES. */
 static void find_optimizers(struct search *search, size_t parameters)
 {
     const size_t *kept = (const size_t *)(const void *)search->kept.at;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a replay takes the device to have touched what lives, where the recording does not tell: the
- * access model.
+/* The access model: when the device uses live memory in a replay, since recordings do not have
+ * uses.
  *
  *   every range     written when it is allocated, read right before it is freed (an activation:
  *                   when backward has come back to it)
- *   what persists   (alive over more than one end of a step), besides:
+ *   what persists   (live over more than one end of a step), besides:
  *     parameters    those allocated before the first step's peak: read in that order between a
  *                   step's beginning and its peak, in the reverse order between its peak and its
  *                   end, and read and written at its end
@@ -21,13 +21,13 @@
 #include "report/replay/recording.h"
 
 struct ms_recorded_use {
-    size_t operation;  /* it is right before this one */
+    size_t operation;  /* it comes right before this one */
     size_t allocation; /* the operation that allocated the range */
     bool written;      /* else only read */
 };
 
-/* Adds those of what persists, by operation, and to `optimizers` a byte for each call site from 0
- * on: 1 where it is an optimizer's. False where memory ran out. */
+/* Adds the uses of long-lived memory, by operation. Adds to `optimizers` a byte for each call site
+ * from 0 on: 1: it is an optimizer's. False: memory ran out. */
 bool ms_recorded_uses(const struct ms_recording *recording, struct ms_buffer *uses,
                       struct ms_buffer *optimizers);
 

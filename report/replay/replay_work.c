@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the replayed program does on the dry device: work on live ranges, uses of what persists, and
- * when work is done. */
+/* The replayed program's work on the dry device: on live ranges, uses of long-lived memory, and its
+ * end. */
 #include <stdio.h>
 #include <string.h>
 

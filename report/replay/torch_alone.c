@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What PyTorch's caching allocator would make of a recorded run. Names in comments are those of
- * its source. */
+/* Models what PyTorch's caching allocator would do in a recorded run. Names in comments are those
+ * of its source. */
 #include "report/replay/torch_alone.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define SMALL_SIZE           MIB        /* kSmallSize: the largest of the small pool */
 #define SMALL_SEGMENT        (2 * MIB)  /* kSmallBuffer */
 #define LARGE_SEGMENT        (20 * MIB) /* kLargeBuffer */
-#define LEAST_OWN_SEGMENT    (10 * MIB) /* kMinLargeAlloc: from here on a segment of its own */
+#define LEAST_OWN_SEGMENT    (10 * MIB) /* kMinLargeAlloc: from this size on a segment of its own */
 #define ROUND_SEGMENT        (2 * MIB)  /* kRoundLarge */
 #define DRIVER_GRAIN         (2 * MIB)
 #define EXPANDABLE_ADDRESSES (UINT64_C(1) << 47)
@@ -23,7 +23,7 @@ enum state { LIVE, FREE, UNMAPPED };
 /* Neighbours by address within a segment; an expandable segment is one long row of them. */
 struct block {
     struct block *before, *after;
-    struct block *left, *right; /* in its pool's list of free or of unmapped blocks */
+    struct block *left, *right; /* in its pool's list of free or unmapped blocks */
     struct pool *pool;
     uint64_t addr, bytes;
     enum state state;
@@ -31,7 +31,7 @@ struct block {
 
 /* One of a stream's two pools. */
 struct pool {
-    struct block *free, *unmapped; /* by no order */
+    struct block *free, *unmapped; /* unordered */
     uint64_t page_bytes;
     bool small;
 };
@@ -40,8 +40,8 @@ struct allocator {
     const struct ms_recording *recording;
     struct ms_torch_alone *result;
     struct ms_slab blocks;
-    struct block **of_object; /* null: not live, or none of PyTorch's */
-    uint64_t *beside_bytes;   /* by object, of blocks that are none of PyTorch's */
+    struct block **of_object; /* null: not live, or not PyTorch's */
+    uint64_t *beside_bytes;   /* by object, for blocks that are not PyTorch's */
     struct pool *pools;       /* two for each arena of the recording, and two for all else */
     size_t pool_count;
     uint64_t next_addr;
@@ -49,7 +49,7 @@ struct allocator {
     bool expandable;
 };
 
-/* Pages of 20 MiB are no power of two. */
+/* Rounds up to pages, whose 20 MiB are no power of two. */
 static uint64_t round_up_pages(uint64_t bytes, uint64_t page_bytes)
 {
     return (bytes + page_bytes - 1) / page_bytes * page_bytes;
@@ -106,7 +106,7 @@ static struct block *new_block(struct allocator *allocator, struct pool *pool, u
     return block;
 }
 
-/* The part behind the first so many bytes, in that state. False: no host memory. */
+/* Splits off the part after so many bytes, in that state. False: no host memory. */
 static bool split(struct allocator *allocator, struct block *block, uint64_t bytes,
                   enum state state)
 {
@@ -130,7 +130,7 @@ static bool split(struct allocator *allocator, struct block *block, uint64_t byt
     return true;
 }
 
-/* The block behind it becomes a part of it. */
+/* Joins the next block into this one. */
 static void swallow(struct allocator *allocator, struct block *block)
 {
     struct block *gone = block->after;
@@ -144,8 +144,8 @@ static void swallow(struct allocator *allocator, struct block *block)
     ms_slab_give(&allocator->blocks, gone);
 }
 
-/* Puts it there in that state, joined with neighbours that are in it, too. Returns what it became.
- */
+/* Gives it that state, and joins it with neighbours in the same state. Returns the resulting
+ * block. */
 static struct block *settle(struct allocator *allocator, struct block *block, enum state state)
 {
     take(block);
@@ -236,7 +236,7 @@ static void release_cached(struct allocator *allocator)
 
 /* ---- a segment, or pages ---- */
 
-/* alloc_block: of the size that get_allocation_size gives. */
+/* alloc_block: of the size from get_allocation_size. */
 static struct block *new_segment(struct allocator *allocator, struct pool *pool, uint64_t bytes)
 {
     const uint64_t segment = pool->small                 ? SMALL_SEGMENT
@@ -262,7 +262,8 @@ static bool has_room(const struct block *block, uint64_t bytes)
     return room >= bytes;
 }
 
-/* find_expandable_block: the lowest unmapped block with room behind it, or the free one before. */
+/* find_expandable_block: the lowest unmapped block with room after it, or the free one before
+ * it. */
 static struct block *find_expandable(struct allocator *allocator, struct pool *pool, uint64_t bytes)
 {
     struct block *lowest = NULL;
@@ -283,7 +284,7 @@ static struct block *find_expandable(struct allocator *allocator, struct pool *p
     return lowest->before && lowest->before->state == FREE ? lowest->before : lowest;
 }
 
-/* try_allocate_expandable_block. What was mapped before memory ran out stays. */
+/* try_allocate_expandable_block. Pages that were mapped before memory ran out stay. */
 static struct block *expand(struct allocator *allocator, struct pool *pool, uint64_t bytes)
 {
     struct block *block = find_expandable(allocator, pool, bytes);
@@ -319,7 +320,7 @@ static bool is_behind(const struct block *block, uint64_t bytes, uint64_t addr)
     return block->bytes > bytes || (block->bytes == bytes && block->addr >= addr);
 }
 
-/* The first free block in that order that is not before so many bytes at that address. */
+/* The first free block, in that order, from so many bytes and that address on. */
 static struct block *first_behind(const struct pool *pool, uint64_t bytes, uint64_t addr)
 {
     struct block *first = NULL;
@@ -333,7 +334,7 @@ static struct block *first_behind(const struct pool *pool, uint64_t bytes, uint6
     return first;
 }
 
-/* What it could become. */
+/* The size that it could grow to. */
 static uint64_t expandable_bytes(const struct block *block)
 {
     const struct block *after = block->after;
@@ -341,8 +342,8 @@ static uint64_t expandable_bytes(const struct block *block)
     return block->bytes + (after && after->state == UNMAPPED ? after->bytes : 0);
 }
 
-/* get_free_block: the smallest that is large enough, of these the lowest. One at which pages could
- * be added counts as large as it could become. */
+/* get_free_block: the smallest that is large enough, of these the lowest. A block that could get
+ * more pages counts with the size that it could grow to. */
 static struct block *best_fit(const struct allocator *allocator, const struct pool *pool,
                               uint64_t bytes)
 {
@@ -370,8 +371,8 @@ static bool is_split(const struct allocator *allocator, const struct block *bloc
     return block->pool->small || allocator->expandable ? rest >= LEAST_BLOCK : rest > SMALL_SIZE;
 }
 
-/* The pools of the stream that asked, as far as the recording tells it: PyTorch has an expandable
- * segment for each stream, and one arena of the recording for each of those. */
+/* The pools of the requesting stream, as far as the recording shows it: PyTorch has an expandable
+ * segment for each stream, and the recording one arena for each of those. */
 static struct pool *pool_of(struct allocator *allocator, const struct ms_operation *operation)
 {
     const bool small = operation->bytes <= SMALL_SIZE;
@@ -418,8 +419,8 @@ static void died(struct allocator *allocator, const struct ms_operation *operati
 
 /* ---- the run ---- */
 
-/* Of the driver, or of a library: neither asks PyTorch for what it has cached. So a handle of
- * cuBLAS fails where a tensor of that size would not. */
+/* An allocation of the driver's or of a library: neither asks PyTorch to free its cache. So a
+ * handle of cuBLAS fails where a tensor of that size would not. */
 static bool add_other(struct allocator *allocator, uint64_t bytes)
 {
     if (!charge(allocator, bytes)) {
@@ -434,7 +435,7 @@ static void drop_other(struct allocator *allocator, uint64_t bytes)
     allocator->other_bytes -= bytes < allocator->other_bytes ? bytes : allocator->other_bytes;
 }
 
-/* A block of the program's own: not a segment of PyTorch's. */
+/* Whether it is a block of the program's own, not a segment of PyTorch's. */
 static bool took(struct allocator *allocator, const struct ms_operation *operation)
 {
     const uint64_t bytes = ms_round_up(operation->bytes, DRIVER_GRAIN);
