@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answer, as lines of text and as JSON. The JSON is made of the text: so no two forms can say
- * different things. */
+/* The answer, as lines of text and as JSON. The JSON is made from the text, so the two cannot
+ * differ. */
 #include "report/render/answer.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ void ms_answer_text(struct ms_buffer *out, const struct ms_model *model)
 
 /* ---- as JSON ---- */
 
-/* Of a line that goes on there is no label. */
+/* The length of the line's label; 0: it continues the line before. */
 static size_t label_bytes(const char *line, size_t bytes)
 {
     return bytes > INDENT && line[2] != ' ' ? strcspn(line + 2, " ") : 0;

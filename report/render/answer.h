@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answer of a report, made in one place: report.txt has it as its first lines, report.json as a
- * member, which the page shows. */
+/* The answer of a report, made in one place: the first lines of report.txt, and a member of
+ * report.json, which the page shows. */
 #ifndef MEMSHIM_REPORT_RENDER_ANSWER_H
 #define MEMSHIM_REPORT_RENDER_ANSWER_H
 
@@ -9,7 +9,8 @@
 #include "report/model/model.h"
 
 /* The lines of report.txt between its head and its first empty line: a headline, then lines that
- * begin with two blanks, a word and two blanks, or with nine blanks where one goes on. */
+ * begin with two blanks, a word and two blanks; or with nine blanks if they continue the line
+ * before. */
 void ms_answer_text(struct ms_buffer *out, const struct ms_model *model);
 
 /* The same lines as the member `answer` of report.json. */

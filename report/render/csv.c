@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recording that `memshim replay` reads (report/replay/recording.h): one process and device,
- * sites by number and line of code. */
+/* The CSV that `memshim replay` reads (report/replay/recording.h): one process and device, sites by
+ * number and line of code. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@
 #define WHY_BYTES  (PATH_MAX + 512)
 #define LINE_BYTES 200 /* of a site's name: a row of the form has 4,096 in all */
 
-/* So that it ends in no part of a character. */
+/* Does not cut inside a character. */
 static size_t cut_length(const struct ms_buffer *text)
 {
     size_t bytes = text->bytes < LINE_BYTES ? text->bytes : LINE_BYTES;
@@ -23,7 +23,7 @@ static size_t cut_length(const struct ms_buffer *text)
     return bytes;
 }
 
-/* A site's name begins with its number, so that no two sites become one. */
+/* A site's name begins with its number, so that no two sites get the same name. */
 static uint32_t name_site(struct ms_recording *recording, const struct ms_model *model,
                           uint32_t site, struct ms_buffer *name)
 {
@@ -38,8 +38,8 @@ static uint32_t name_site(struct ms_recording *recording, const struct ms_model 
     return ms_recording_site(recording, name->at, name->bytes);
 }
 
-/* Those that operations have: a trace that is damaged may claim any number of others. False where
- * memory ran out. */
+/* Names the sites of operations only: a damaged trace may claim any number of others. False: memory
+ * ran out. */
 static bool name_sites(struct ms_recording *recording, const struct ms_model *model)
 {
     struct ms_operation *operations = (struct ms_operation *)recording->operations.at;
@@ -63,8 +63,8 @@ static bool name_sites(struct ms_recording *recording, const struct ms_model *mo
     return good;
 }
 
-/* What the records do not tell is counted in *left_out: events that are gone, or that end what
- * began before. False, and a sentence in `why` that names the trace. */
+/* Counts in *left_out what the records lack: events that are gone, or that end objects from before.
+ * False, with a sentence in `why` that names the trace. */
 static bool export(const struct ms_model *model, int device, struct ms_buffer *out,
                    uint64_t *left_out, char *why, size_t why_bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collapsed stacks, what flame-graph tools read: a line a stack, "outermost;...;innermost bytes".
- */
+/* Collapsed stacks, which flame-graph tools read: a line for each stack, "outermost;...;innermost
+ * bytes". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "report/render/forms.h"
 #include "report/render/sites.h"
 
-/* One printable line that holds no separator. */
+/* One printable line without separators. */
 static void add_name(struct ms_buffer *out, const char *name)
 {
     while (*name) {
@@ -18,7 +18,7 @@ static void add_name(struct ms_buffer *out, const char *name)
         char part[256];
         size_t bytes = plain < sizeof(part) - 4 ? plain : sizeof(part) - 4;
 
-        /* Not in the midst of a character. */
+        /* Do not cut inside a character. */
         while (bytes < plain && bytes > sizeof(part) - 8 && (name[bytes] & 0xc0) == 0x80) {
             bytes--;
         }

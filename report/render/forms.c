@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of the forms, and the making of one of them. */
+/* The table of the forms, and how one is made. */
 #include "report/render/forms.h"
 
 #include <stdarg.h>

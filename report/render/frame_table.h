@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every frame once, by number: for documents whose stacks share most of their frames. */
+/* Keeps every frame once, by number, for documents whose stacks share most of their frames. */
 #ifndef MEMSHIM_REPORT_RENDER_FRAME_TABLE_H
 #define MEMSHIM_REPORT_RENDER_FRAME_TABLE_H
 
@@ -15,8 +15,8 @@ struct ms_frame_table {
     struct ms_table numbers; /* by the frames' hashes */
 };
 
-/* The frame's number, the same for every frame that reads the same. Without memory for one more:
- * that of the first. */
+/* The frame's number, the same for all frames that read the same. Without memory for one more: the
+ * first one's. */
 size_t ms_frame_table_add(struct ms_frame_table *table, const struct ms_frame *frame);
 
 void ms_frame_table_free(struct ms_frame_table *table);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page: page/page.html around the data, as one JSON document. Names are inert in it by what
- * json.h promises; the page's script puts them into the document as text only. */
+/* The page: page/page.html around the data, which is one JSON document. Names are inert in it, as
+ * json.h promises, and the page's script inserts them as text only. */
 #include <stdint.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 
 #define SCHEMA "memshim-page/1"
 
-#define MOST_SITES      1000 /* of a device, at first */
+#define MOST_SITES      1000 /* of a device, before anything is left out */
 #define FEWEST_SITES    4
 #define MOST_OOMS       200
 #define MOST_THRESHOLDS 200
@@ -23,8 +23,9 @@
 #define MOST_RANGES     4000
 #define MOST_MOVES      2000
 #define MOST_SOURCES    24
-#define COARSE          32    /* one in so many of what there is room for otherwise: little */
-#define ENDING_BYTES    65536 /* for what stands around the processes: the run's own members */
+/* Below one part in so many of the usual amounts there is little room */
+#define COARSE       32
+#define ENDING_BYTES 65536 /* for everything around the processes: the run's own members */
 
 /* ---- the timeline ---- */
 
@@ -54,7 +55,7 @@ static void add_values(struct ms_json *json, const struct ms_series *series, con
     ms_json_close(json, ']');
 }
 
-/* A line whose three values are the same everywhere has `last` alone. */
+/* If a line's three values are equal everywhere, it has `last` alone. */
 static bool is_flat(const struct ms_series *series, enum ms_line line)
 {
     for (uint32_t i = 0; i < series->used; i++) {
@@ -68,8 +69,7 @@ static bool is_flat(const struct ms_series *series, enum ms_line line)
     return true;
 }
 
-/* Only buckets in which something happened: `at` has their numbers. Where there is little room,
- * `last` alone. */
+/* Only buckets with events: `at` has their numbers. With little room, `last` alone. */
 static void add_series(struct ms_json *json, const struct ms_model *model, int device, size_t scale)
 {
     static const char *const lines[MS_LINE_COUNT] = {"live", "reserved", "charged", "cap"};
@@ -122,7 +122,7 @@ static void add_ranges(struct ms_json *json, const struct ms_model *model, size_
                   model->tags.left_out + (count > most ? count - most : 0));
 }
 
-/* ---- what moved to host memory, and back ---- */
+/* ---- moves to host memory, and back ---- */
 
 static void add_moves(struct ms_json *json, const struct ms_model *model, size_t most)
 {
@@ -142,7 +142,7 @@ static void add_moves(struct ms_json *json, const struct ms_model *model, size_t
     ms_json_close(json, ']');
 }
 
-/* ---- the source of what grows ---- */
+/* ---- source lines of growth ---- */
 
 struct sources {
     struct ms_json *json;
@@ -182,7 +182,8 @@ static void add_sources_of(struct sources *sources, const struct ms_model *model
     }
 }
 
-/* The lines that keep, then all by which what grows was asked for, the steepest first. */
+/* First the lines that keep memory, then all lines that led to growing memory, the steepest
+ * first. */
 static void add_sources(struct ms_json *json, const struct ms_model *model, bool left_out)
 {
     struct sources sources = {.json = json, .before_unix_ns = model->header.start_unix_ns};
@@ -213,7 +214,7 @@ static uint64_t left_out(size_t count, size_t most)
     return count > most ? count - most : 0;
 }
 
-/* One in `scale` of what there is room for otherwise. */
+/* One in `scale` of the usual amounts. */
 static void add_process(struct ms_json *json, const struct ms_model *model, size_t scale,
                         bool no_source)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.json as a whole. Its larger parts are those of json_parts.h, and its call sites
- * (json_sites.c). */
+/* report.json as a whole. Its larger parts are in json_parts.h and json_sites.c. */
 #include "report/render/formats.h"
 
 #include <stdio.h>
@@ -18,7 +17,7 @@
 #define SCHEMA "memshim-report/1"
 
 #define MOST_SITES         1000
-#define MOST_SITES_OF_MANY 30 /* in a run's report, which holds those of all its processes */
+#define MOST_SITES_OF_MANY 30 /* in a run's report, which has the sites of all its processes */
 
 const char *ms_threshold_name(uint64_t state)
 {
@@ -54,7 +53,7 @@ static void add_versions(struct ms_json *json, const struct ms_file_header *head
     ms_json_close(json, '}');
 }
 
-/* The options come as NAME=value lines. */
+/* The options are NAME=value lines. */
 static void add_options(struct ms_json *json, const char *options)
 {
     char name[MS_NAME_BYTES];

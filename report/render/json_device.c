@@ -40,7 +40,7 @@ static void add_tensors(struct ms_json *json, const struct ms_aggregate *sums)
     ms_json_close(json, '}');
 }
 
-/* What PyTorch held reserved when it counted most; null where it reported no tensors. */
+/* The most that PyTorch held reserved (ms_what_if_torch_bytes); null: unknown. */
 static void add_torch(struct ms_json *json, const struct ms_model *model, int index)
 {
     const uint64_t bytes = ms_what_if_torch_bytes(model, index);
@@ -62,7 +62,7 @@ static void add_most(struct ms_json *json, const char *key, uint64_t bytes)
     }
 }
 
-/* Of loading, and of training. */
+/* For loading, and for training. */
 static void add_parts(struct ms_json *json, const struct ms_model *model, int index)
 {
     const struct ms_survey_device *device = model->survey ? &model->survey->devices[index] : NULL;
@@ -71,7 +71,7 @@ static void add_parts(struct ms_json *json, const struct ms_model *model, int in
     add_most(json, "peak_in_steps_bytes", device ? device->most_in_steps_bytes : 0);
 }
 
-/* Who asked for pinned host memory, those with most of it at once first. */
+/* The sites with pinned host memory, those with most at once first. */
 static void add_pinned(struct ms_json *json, const struct ms_model *model, int index)
 {
     struct ms_buffer lines = {0};
@@ -109,7 +109,7 @@ static void add_uuid(struct ms_json *json, const struct ms_model_device *device)
     ms_json_text(json, "uuid", text);
 }
 
-/* The lines of code of what moved, those with most of it first. */
+/* The lines of code of moved memory, those with most first. */
 static void add_moved_lines(struct ms_json *json, const struct ms_model *model, int device)
 {
     struct ms_buffer lines = {0};
@@ -130,7 +130,7 @@ static void add_moved_lines(struct ms_json *json, const struct ms_model *model, 
     ms_moved_lines_free(&lines);
 }
 
-/* What would have been enough; null where that is more than the device has. */
+/* The cap that would have been enough; null: more than the device has. */
 static void add_enough(struct ms_json *json, const struct ms_aggregate *sums)
 {
     const uint64_t cap_bytes = ms_cap_without_spill(sums);

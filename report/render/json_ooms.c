@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.json's list of what ran out of memory, and what each was judged by. */
+/* report.json's list of out-of-memories, with the terms of each verdict. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "report/render/sites.h"
 #include "report/trace/verdict_rule.h"
 
-/* Who else had memory on the device; null where NVML did not tell. */
+/* Other processes with memory on the device; null: NVML had no list. */
 static void add_others(struct ms_json *json, const struct ms_others *others)
 {
     if (!others->known) {
@@ -49,7 +49,7 @@ static void add_limit(struct ms_json *json, const struct ms_oom_state *state)
     ms_json_close(json, '}');
 }
 
-/* Null where the cap was the process's own. */
+/* Null: the cap was the process's own. */
 static void add_shared_cap(struct ms_json *json, const struct ms_shared_cap *shared)
 {
     const struct ms_other_process *largest = &shared->largest;
@@ -75,7 +75,7 @@ static void add_shared_cap(struct ms_json *json, const struct ms_shared_cap *sha
     ms_json_close(json, '}');
 }
 
-/* What the rule decided by, so that anybody can decide it again. */
+/* The terms of the rule, so that anybody can repeat the decision. */
 static void add_terms(struct ms_json *json, const struct ms_oom_state *state)
 {
     const struct ms_verdict_terms terms = ms_verdict_terms(state);

@@ -7,14 +7,14 @@
 #include "report/render/sites.h"
 
 #define MOST_TAG_DEPTH 64
-#define MOST_STEPS     1000 /* whose times are listed */
+#define MOST_STEPS     1000 /* steps with listed times */
 
 static void add_text_or_null(struct ms_json *json, const char *key, const char *text)
 {
     ms_json_text(json, key, text && text[0] ? text : NULL);
 }
 
-/* One a line, however long the stack. */
+/* One line for a frame, however long the stack. */
 static void add_frame(struct ms_json *json, const struct ms_frame *frame)
 {
     const bool dense = json->dense;
@@ -120,7 +120,7 @@ static bool is_sampled(const struct ms_model *model, uint32_t id)
            !(site->flags & MS_SITE_SAMPLED_OUT);
 }
 
-/* The rule in words, and what the site's other blocks were. */
+/* The rule in words, and the kinds of the site's other blocks. */
 static void add_kind_reason(struct ms_json *json, const struct ms_site_kinds *kinds,
                             const char *reason)
 {
@@ -190,7 +190,7 @@ static struct ms_site_sums sum_from(const struct ms_buffer *rows, size_t first)
     return all;
 }
 
-/* What the listed ones leave, so that the rows add up. */
+/* A row for the sites that are not listed, so that the rows add up. */
 static void add_rest(struct ms_json *json, const struct ms_model *model, int device,
                      const struct ms_buffer *rows, size_t first)
 {
@@ -280,7 +280,7 @@ static void add_tag(struct ms_json *json, const struct ms_model *model, int devi
     ms_json_close(json, '}');
 }
 
-/* Each by itself: what an inner tag holds is not counted to those around it again. */
+/* Each tag by itself: an inner tag's bytes are not added to its outer tags again. */
 static void add_tags(struct ms_json *json, const struct ms_model *model, int device,
                      const struct ms_buffer *rows, size_t most)
 {
@@ -332,7 +332,7 @@ static void add_times(struct ms_json *json, const uint64_t *times, size_t count,
     json->dense = dense;
 }
 
-/* Recorded by the program: it knows best. */
+/* Steps that the program recorded come first: they are exact. */
 static void add_recorded_steps(struct ms_json *json, const struct ms_model_steps *steps)
 {
     const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.json: what the survey tells. */
+/* report.json: results of the survey. */
 #include "allocator/base/units.h"
 #include "report/render/formats.h"
 #include "report/render/json_parts.h"
@@ -8,7 +8,7 @@
 #define LISTED_TEMPORARIES 20
 #define MILLIONTHS         1e6
 
-/* Millionths hold what no device has in bytes: what is more is cut. */
+/* Limits a value to what millionths can hold in 64 bits: more bytes than any device has. */
 static void add_real(struct ms_json *json, const char *key, double value)
 {
     const double most = 9e12;

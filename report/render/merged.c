@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What several processes of a run say together: who ran out of memory first, and who stands out. */
+/* Results over several processes of a run: which ran out of memory first, and which stands out. */
 #include "report/render/merged.h"
 
 #include <stdio.h>
@@ -89,7 +89,7 @@ static void fill(struct ms_rank *rank, const struct ms_model *model)
     fill_answer(rank, model);
 }
 
-/* number: of the process. */
+/* number: the process's. */
 static void add_holdings(struct ms_merged *merged, const struct ms_model *model, int device,
                          size_t number)
 {
@@ -125,7 +125,7 @@ void ms_merged_add(struct ms_merged *merged, const struct ms_model *model)
     }
 }
 
-/* When a process failed, as far as that is known; UINT64_MAX where it went well or still runs. */
+/* When a process failed, as far as known; UINT64_MAX: it ended well or still runs. */
 static uint64_t death_unix_ns(const struct ms_rank *rank)
 {
     const bool well = rank->end == MS_PROCESS_RUNNING ||
@@ -221,7 +221,7 @@ static int by_site(const void *a, const void *b)
     return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
-/* The middle of what each process holds, of which `count` hold more than nothing; sorts them. */
+/* The median of the processes' bytes, of which `count` are more than nothing; sorts them. */
 static uint64_t median_of(uint64_t *bytes, size_t count, size_t processes)
 {
     const size_t middle = (processes - 1) / 2, zeros = processes - count;
@@ -230,7 +230,7 @@ static uint64_t median_of(uint64_t *bytes, size_t count, size_t processes)
     return middle < zeros ? 0 : bytes[middle - zeros];
 }
 
-/* Of the holdings of one site, `count` of them. */
+/* Compares the `count` holdings of one site. */
 static struct ms_outlier_site compare(const struct ms_rank_holding *holdings, size_t count,
                                       size_t outlier, size_t processes, uint64_t *scratch)
 {

@@ -8,7 +8,7 @@
 #include "report/render/formats.h"
 #include "report/render/merged.h"
 
-/* "rank 3", or the folder's name where it has no rank. */
+/* "rank 3", or the folder's name without a rank. */
 static void add_name(const struct ms_rank *rank, struct ms_buffer *out)
 {
     if (rank->rank >= 0) {
@@ -54,7 +54,7 @@ static const struct ms_rank *fullest(const struct ms_merged *merged)
     return most;
 }
 
-/* Of the only process there is. */
+/* For a single process. */
 static void add_lone_headline(const struct ms_rank *rank, bool failed, struct ms_buffer *out)
 {
     add_name(rank, out);
@@ -104,7 +104,8 @@ void ms_merged_add_headline(const struct ms_merged *merged, struct ms_buffer *ou
     }
 }
 
-/* What one process's report says of it: of the first that died, else of the one that held most. */
+/* The answer of one process's report: of the first that died, else of the one with the most
+ * memory. */
 static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
 {
     const struct ms_rank *dead = ms_merged_first_dead(merged);
@@ -117,7 +118,7 @@ static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
     }
 }
 
-/* Of two nobody can say which is the odd one. */
+/* Of two processes neither is the outlier. */
 static void add_pair(const struct ms_merged *merged, struct ms_buffer *out)
 {
     const struct ms_rank *most = ms_merged_rank(merged, 0), *least = ms_merged_rank(merged, 1);
@@ -189,7 +190,7 @@ static void add_outlier_site(const struct ms_merged *merged, struct ms_buffer *o
     }
 }
 
-/* Which memshim recorded what, where that was not one. */
+/* The versions of memshim that recorded the processes, if there are several. */
 static void add_versions(const struct ms_merged *merged, struct ms_buffer *out)
 {
     size_t versions = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page's fixed parts, which page/inline.cmake makes of its HTML, style, scripts and d3: what
- * stands before the data, and what stands after it. */
+/* The page's fixed parts, before and after the data. page/inline.cmake makes them from its HTML,
+ * style, scripts and d3. */
 #ifndef MEMSHIM_REPORT_RENDER_PAGE_PARTS_H
 #define MEMSHIM_REPORT_RENDER_PAGE_PARTS_H
 

@@ -45,7 +45,7 @@ enum function_field { FUNCTION_ID = 1, FUNCTION_NAME = 2, FUNCTION_SYSTEM = 3, F
 
 /* ---- strings ---- */
 
-/* A name that is ours. */
+/* A fixed name. */
 static uint64_t word(struct ms_pprof *pprof, const char *text)
 {
     return ms_strings_add(&pprof->strings, text, strlen(text), NULL);
@@ -67,7 +67,7 @@ static void put_message(struct ms_pprof *pprof, uint32_t field)
     pprof->message.bytes = 0;
 }
 
-/* ---- functions, mappings, locations: each is encoded when it is met first ---- */
+/* ---- functions, mappings, locations: each is encoded when it first occurs ---- */
 
 static uint64_t function_id(struct ms_pprof *pprof, const struct ms_frame *frame)
 {
@@ -79,7 +79,8 @@ static uint64_t function_id(struct ms_pprof *pprof, const struct ms_frame *frame
     if (added) {
         ms_protobuf_number(&pprof->message, FUNCTION_ID, id);
         ms_protobuf_number(&pprof->message, FUNCTION_NAME, key[0]);
-        /* Where both are the same, pprof shortens the name as one of C++: `<module>` to nothing. */
+        /* If both were the same, pprof would shorten the name as a C++ one: `<module>` to
+         * nothing. */
         if (frame->language == MS_FRAME_NATIVE) {
             ms_protobuf_number(&pprof->message, FUNCTION_SYSTEM, key[0]);
         }
@@ -101,7 +102,7 @@ static uint64_t build_id(struct ms_pprof *pprof, const struct ms_module_definiti
     return ms_strings_add(&pprof->strings, bytes ? pprof->text.at : "", pprof->text.bytes, NULL);
 }
 
-/* The module of that path; null where its definition is damaged. */
+/* The module of that path; null: its definition is damaged. */
 static const struct ms_module_definition *find_module(const struct ms_model *model,
                                                       const char *path)
 {
@@ -114,7 +115,7 @@ static const struct ms_module_definition *find_module(const struct ms_model *mod
     }
 }
 
-/* 0 where the frame has no module. */
+/* 0: the frame has no module. */
 static uint64_t mapping_id(struct ms_pprof *pprof, const struct ms_model *model,
                            const struct ms_frame *frame)
 {
@@ -212,7 +213,7 @@ static void add_tag(struct ms_pprof *pprof, const struct ms_model *model, uint32
     }
 }
 
-/* The tables' messages are made where this one is: locations come first. */
+/* Builds the tables' messages in the same buffer, so locations come first. */
 static void add_sample(struct ms_pprof *pprof, const struct ms_model *model, int device,
                        const struct ms_site_row *row)
 {
@@ -221,7 +222,7 @@ static void add_sample(struct ms_pprof *pprof, const struct ms_model *model, int
     struct ms_site_kinds kinds;
 
     if (!(values[0] | values[1] | values[2] | values[3])) {
-        return; /* pinned host memory alone */
+        return; /* only pinned host memory */
     }
     add_locations(pprof, model, row->site);
     pprof->part.bytes = 0;
@@ -260,7 +261,7 @@ static void add_type(struct ms_pprof *pprof, const char *type, const char *unit)
 void ms_pprof_begin(struct ms_pprof *pprof)
 {
     memset(pprof, 0, sizeof(*pprof));
-    (void)word(pprof, ""); /* the first of the table, by the format */
+    (void)word(pprof, ""); /* the first string must be empty, by the format */
     add_type(pprof, "alloc_objects", "count");
     add_type(pprof, "alloc_space", "bytes");
     add_type(pprof, "inuse_objects", "count");

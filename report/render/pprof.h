@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The profile of google/pprof (its proto/profile.proto), packed by gzip: what `go tool pprof`,
- * speedscope and others open. A sample is a call site of one device of one process. Its values are
- * named as Go's heap profile names them, so that tools know what to do with them: inuse is what was
- * live at the peak of the device's live bytes, alloc is all that was ever asked for. */
+ * speedscope and others open. A sample is a call site of one device of one process. Its values have
+ * the names of Go's heap profile, which tools know: inuse is live memory at the peak of the
+ * device's live bytes, alloc is all memory ever asked for. */
 #ifndef MEMSHIM_REPORT_RENDER_PPROF_H
 #define MEMSHIM_REPORT_RENDER_PPROF_H
 
@@ -13,7 +13,7 @@
 
 struct ms_pprof {
     struct ms_buffer samples;                   /* encoded */
-    struct ms_buffer message, part, line, text; /* in the making */
+    struct ms_buffer message, part, line, text; /* under construction */
     struct ms_strings strings;                  /* the profile's string table */
     struct ms_strings functions;                /* by name and file; ids are numbers + 1 */
     struct ms_strings mappings;                 /* by path; likewise */
@@ -25,10 +25,10 @@ struct ms_pprof {
 
 void ms_pprof_begin(struct ms_pprof *pprof);
 
-/* One process more; nothing of the model is needed afterwards. */
+/* Adds one process; the model is not needed afterwards. */
 void ms_pprof_add(struct ms_pprof *pprof, const struct ms_model *model);
 
-/* False where memory ran out. */
+/* False: memory ran out. */
 bool ms_pprof_end(struct ms_pprof *pprof, struct ms_buffer *out);
 
 void ms_pprof_free(struct ms_pprof *pprof);

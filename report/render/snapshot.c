@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot of PyTorch's allocator, as torch.cuda.memory._dump_snapshot pickles it and memory_viz
- * opens it: segments with what was live in them at the moment, and the newest events before. */
+/* A snapshot of PyTorch's allocator, in the format that torch.cuda.memory._dump_snapshot pickles
+ * and memory_viz opens: segments with their live memory at the moment, and the newest events before
+ * it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 #define WHY_BYTES   (PATH_MAX + 512)
 #define NS_PER_US   1000u
-#define LARGE_BYTES (UINT64_C(1) << 20) /* PyTorch's own line between small and large segments */
+#define LARGE_BYTES (UINT64_C(1) << 20) /* PyTorch's own limit between small and large segments */
 #define NOT_KEPT    UINT32_MAX
 #define MOST_TAGS   64
 
@@ -22,14 +23,14 @@ struct writer {
     struct ms_snapshot *snapshot;
     struct ms_pickle pickle;
     struct ms_frame_table frames;
-    struct ms_buffer frame_memos; /* uint32_t: where the reader keeps a frame, by its number */
-    struct ms_buffer site_memos;  /* uint32_t: and a site's list of frames; NOT_KEPT */
+    struct ms_buffer frame_memos; /* uint32_t: the reader's memo of a frame, by its number */
+    struct ms_buffer site_memos;  /* uint32_t: likewise of a site's list of frames; NOT_KEPT */
     struct ms_buffer text;
 };
 
 /* ---- frames ---- */
 
-/* A separator of stacks would end a name in the flame graphs that are made of it. */
+/* A separator of stacks would end a name in flame graphs made from it. */
 static void add_name(struct writer *writer, const char *name)
 {
     writer->text.bytes = 0;
@@ -63,7 +64,7 @@ static void add_frame(struct writer *writer, const struct ms_frame *frame)
     }
 }
 
-/* The member "frames": of each site once. */
+/* The member "frames", once for each site. */
 static void add_frames(struct writer *writer, uint32_t site)
 {
     uint32_t *memos = (uint32_t *)writer->site_memos.at;
@@ -114,8 +115,8 @@ static void add_block(struct writer *writer, uint64_t addr, uint64_t bytes,
     ms_pickle_close_dict(pickle);
 }
 
-/* The live ones of a segment, in order, begin at *next; what overlaps, in a damaged trace, is cut.
- * Returns what they hold. */
+/* Adds a segment's live blocks, in order from *next; cuts overlaps, which a damaged trace may have.
+ * Returns their bytes. */
 static uint64_t add_blocks(struct writer *writer, const struct ms_container *segment,
                            uint8_t device, size_t *next)
 {
@@ -191,7 +192,7 @@ static void add_segments(struct writer *writer)
     struct ms_instant *instant = &writer->snapshot->instant;
     size_t batch, next = 0;
 
-    /* From here on they are found by their order alone. */
+    /* From here on they are found by order alone. */
     if (ms_instant_count(instant) > 0) {
         qsort(instant->standing.at, ms_instant_count(instant), sizeof(struct ms_standing),
               by_place);
@@ -281,7 +282,7 @@ static void add_trace(struct writer *writer, const struct ms_snapshot_device *de
     ms_pickle_close_list(&writer->pickle);
 }
 
-/* A list for each device up to the last one that was used. */
+/* A list for each device up to the last used one. */
 static void add_traces(struct writer *writer)
 {
     int devices = 0;
@@ -330,7 +331,7 @@ static void write_snapshot(struct writer *writer, struct ms_buffer *out)
     ms_buffer_free(&writer->text);
 }
 
-/* False, and a sentence in `why` that names the trace. */
+/* False, with a sentence in `why` that names the trace. */
 static bool export(const struct ms_model *model, const struct ms_moment_name *moment,
                    struct ms_buffer *out, char *why, size_t why_bytes)
 {

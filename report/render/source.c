@@ -15,7 +15,7 @@
 
 #define AROUND     3u
 #define MOST_BYTES (4u << 20)
-#define LINE_BYTES 200u /* more of a line is not shown */
+#define LINE_BYTES 200u /* longer lines are cut */
 #define FORBIDDEN  "MEMSHIM_SOURCE=off"
 
 const char *ms_source_forbidden(const struct ms_model *model)
@@ -31,9 +31,9 @@ const char *ms_source_forbidden(const struct ms_model *model)
     return NULL;
 }
 
-/* ---- what is a secret ---- */
+/* ---- secrets ---- */
 
-/* Where `word` stands in so many bytes, in small or large letters; null: nowhere. */
+/* The place of `word` in so many bytes, in upper or lower case; null: it is not there. */
 static const char *find_word(const char *text, size_t bytes, const char *word)
 {
     const size_t length = strlen(word);
@@ -61,11 +61,11 @@ bool ms_source_looks_secret(const char *path)
     static const char *const words[] = {"key", "secret", "credential", "passw", NULL};
     const char *name = ms_base_name(path);
 
-    /* .env, .netrc, .ssh/config: what is hidden stays hidden. */
+    /* .env, .netrc, .ssh/config: hidden files are not shown. */
     return name[0] == '.' || strstr(path, "/.") || has_word(name, strlen(name), words);
 }
 
-/* A token is a secret; tokens are what a language model reads. */
+/* "token" marks a secret; "tokens" is the input of a language model. */
 bool ms_source_line_is_secret(const char *line, size_t bytes)
 {
     static const char *const words[] = {"secret",        "passw",     "credential", "api_key",
@@ -86,7 +86,7 @@ static bool is_python(const char *path)
     return bytes > 3 && strcmp(path + bytes - 3, ".py") == 0;
 }
 
-/* openat2(2), which headers of old distributions do not have. */
+/* openat2(2), which headers of old distributions lack. */
 #define OPENAT2       437
 #define NO_MAGICLINKS 0x02u
 #define NO_SYMLINKS   0x04u
@@ -95,7 +95,7 @@ struct how {
     uint64_t flags, mode, resolve;
 };
 
-/* No symbolic link on the way. A kernel older than 5.6 can promise that of the last part alone. */
+/* Follows no symbolic link. A kernel older than 5.6 can guarantee that for the last part only. */
 static int open_file(const char *path)
 {
     struct how how = {.flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -142,7 +142,7 @@ static const char *read_opened(int fd, uint64_t before_unix_ns, struct ms_buffer
     return read_all(fd, (size_t)status.st_size, text);
 }
 
-/* Null, and the file in `text`; else why not. */
+/* Null, with the file in `text`; else why not. */
 static const char *read_source(const char *path, uint64_t before_unix_ns, struct ms_buffer *text)
 {
     if (path[0] != '/') {
@@ -169,7 +169,7 @@ static const char *read_source(const char *path, uint64_t before_unix_ns, struct
     return why;
 }
 
-/* ---- its lines ---- */
+/* ---- lines of the file ---- */
 
 static void add_line(struct ms_json *json, const char *line, size_t bytes)
 {
@@ -183,7 +183,7 @@ static void add_line(struct ms_json *json, const char *line, size_t bytes)
     }
 }
 
-/* False where the file has no such line. */
+/* False: the file has no such line. */
 static bool add_lines(struct ms_json *json, const struct ms_buffer *text, uint32_t wanted)
 {
     const uint32_t first = wanted > AROUND ? wanted - AROUND : 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A few lines of source around a frame's line, for the page. They are read when the report is made,
- * from a file that the trace names: a trace may be a stranger's, so only what is a Python source of
- * before the run, reached by no symbolic link, and not by its name a secret, is shown. */
+ * from a file that the trace names. A trace may come from a stranger, so it shows only Python
+ * sources from before the run, reached without symbolic links, whose name does not suggest a
+ * secret. */
 #ifndef MEMSHIM_REPORT_RENDER_SOURCE_H
 #define MEMSHIM_REPORT_RENDER_SOURCE_H
 
@@ -10,17 +11,17 @@
 #include "allocator/base/json.h"
 #include "report/model/model.h"
 
-/* Null where the run's options allow it (MEMSHIM_SOURCE), else a clause that says why not. */
+/* Null: the run's options allow it (MEMSHIM_SOURCE); else a clause that says why not. */
 const char *ms_source_forbidden(const struct ms_model *model);
 
-/* Whether a file of that name is left out, since it looks as if it held a secret. Pure. */
+/* Whether the file's name suggests a secret, so that it is left out. Pure. */
 bool ms_source_looks_secret(const char *path);
 
-/* Whether a line looks as if it set a password, a token or a key to a literal. Pure. */
+/* Whether a line seems to set a password, a token or a key to a literal. Pure. */
 bool ms_source_line_is_secret(const char *line, size_t bytes);
 
 /* An object in an array: file, line, function, and either `first` and `lines`, or `why` not.
- * before_unix_ns: a file that was changed later is not what ran. */
+ * before_unix_ns: a file changed later is not the one that ran. */
 void ms_source_json(struct ms_json *json, const struct ms_frame *frame, uint64_t before_unix_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger of what lay on the host. */
+/* Reports memory that was on the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +9,9 @@
 #include "report/render/sites.h"
 
 #define LISTED_SITES 8
-#define WORTH_SAYING 100u /* a part in so many of what is live slows nobody */
+#define WORTH_SAYING 100u /* less than one part in so many of live memory slows nobody */
 
-/* ---- whose it was ---- */
+/* ---- the lines of moved memory ---- */
 
 static int by_moved(const void *a, const void *b)
 {
@@ -83,7 +83,7 @@ void ms_moved_lines_free(struct ms_buffer *lines)
 
 /* ---- report.txt ---- */
 
-/* Neither figure rounded down: with that it would not have been enough. */
+/* Both figures are rounded up: less would not have been enough. */
 static void add_enough(struct ms_buffer *out, const struct ms_aggregate *sums)
 {
     const uint64_t cap_bytes = ms_cap_without_spill(sums);
@@ -128,7 +128,7 @@ void ms_text_add_spill(struct ms_buffer *out, const struct ms_model *model, int 
     ms_moved_lines_free(&lines);
 }
 
-/* In the answer: nobody sees elsewhere why a run was slow. */
+/* Part of the answer: nothing else shows why a run was slow. */
 void ms_text_add_host(struct ms_buffer *out, const struct ms_model *model, int device,
                       const struct ms_counters *counters)
 {

@@ -9,10 +9,10 @@
 #include "report/render/sites.h"
 
 #define FEWEST_HOLDINGS 10
-#define COARSEST        16 /* where there is room for less than one in so many: nothing of it */
-#define SHARES          8  /* how finely the live share of a cell is shown */
+#define COARSEST        16 /* with room for less than one part in so many, leave all of it out */
+#define SHARES          8  /* steps in which the live share of a cell is shown */
 
-/* ---- which sites are named ---- */
+/* ---- named sites ---- */
 
 struct names {
     struct ms_buffer sites; /* uint32_t */
@@ -29,7 +29,7 @@ static void add_site(struct ms_json *json, const char *key, struct names *names,
     name_site(names, site);
 }
 
-/* Those that the report itself names by number. */
+/* Adds the sites that the report itself names by number. */
 static void name_listed(struct names *names, const struct ms_model *model, int index)
 {
     const struct ms_survey_device *device = &model->survey->devices[index];
@@ -92,7 +92,7 @@ static const char *line_name(int line)
     }
 }
 
-/* As it stood when live bytes were highest in each bucket, so that the lines of kinds add up to the
+/* The state when live bytes were highest in each bucket, so that the lines of kinds add up to the
  * live line. A line that is 0 everywhere is left out. */
 static void add_lines(struct ms_json *json, const struct ms_survey_device *device)
 {
@@ -118,7 +118,7 @@ static void add_lines(struct ms_json *json, const struct ms_survey_device *devic
         ms_json_count(json, NULL, device->buckets[i].host_bytes);
     }
     ms_json_close(json, ']');
-    ms_json_open(json, "waiting_bytes", '['); /* empty: nothing ever waited */
+    ms_json_open(json, "waiting_bytes", '['); /* empty: nothing was ever pending */
     for (size_t i = 0; device->most_waiting_bytes > 0 && i < MS_SURVEY_BUCKETS; i++) {
         ms_json_count(json, NULL, device->buckets[i].most_waiting_bytes);
     }
@@ -195,7 +195,7 @@ static bool are_alike(const struct ms_map_cell *a, const struct ms_map_cell *b)
     return a->state == b->state && a->site == b->site && share_of(a) == share_of(b);
 }
 
-/* A row of cells: state, live eighths, site and how many columns on end, again and again. */
+/* A row of cells as repeated groups: state, live eighths, site and number of columns. */
 static void add_row(struct ms_json *json, const struct ms_map_cell *row, struct names *names)
 {
     ms_json_open(json, NULL, '[');

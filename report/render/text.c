@@ -43,7 +43,7 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
     }
 }
 
-/* PyTorch raises an out-of-memory of its own behind the driver's refusals. */
+/* Whether PyTorch raised an out-of-memory of its own after the driver's refusal. */
 static bool is_behind_torchs(const struct ms_model *model, size_t index)
 {
     const struct ms_model_oom *oom = ms_model_oom_at(model, index);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.txt: the answer, which comes first, and the ledger behind it. */
+/* report.txt: the answer, which comes first, and the ledger after it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static const struct ms_survey_device *surveyed(const struct ms_model *model, int
 
 /* ---- the ledger ---- */
 
-/* "other_processes" as people write it. */
+/* Words for "other_processes" and the like. */
 static const char *plain_name(const char *name, char text[NAMES])
 {
     size_t i = 0;
@@ -41,7 +41,7 @@ static const char *plain_name(const char *name, char text[NAMES])
     return text;
 }
 
-/* Live bytes may be more than the whole: what lies on the host is among them. */
+/* Live bytes may exceed the whole, because they include memory on the host. */
 static void add_row(const struct ms_model *model, int device, const struct ms_survey_moment *moment,
                     const struct ms_ledger_row *row, uint64_t whole_bytes, struct ms_buffer *out)
 {
@@ -66,7 +66,7 @@ static void add_row(const struct ms_model *model, int device, const struct ms_su
     ms_buffer_add(out, "\n");
 }
 
-/* Rows are parts of the device where it was looked at, else of the cap. */
+/* Rows are parts of the device if it was sampled, else of the cap. */
 static void add_rows(const struct ms_model *model, int device,
                      const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
                      size_t count, const struct ms_counters *counters, struct ms_buffer *out)
@@ -141,7 +141,7 @@ static int64_t ratio_of(uint64_t bytes, uint64_t of_bytes)
     return millionths((double)bytes / (double)of_bytes);
 }
 
-/* The least that would have done, as the replays found it, beside PyTorch's. */
+/* The least cap that would have been enough, by replays, beside PyTorch's need. */
 static void add_overhead(const struct ms_model *model, int device, struct ms_buffer *out)
 {
     const struct ms_overhead *found = &model->what_if.overhead;
@@ -177,7 +177,7 @@ static void add_torch(const struct ms_model *model, int device, struct ms_buffer
 
 /* ---- it ran out ---- */
 
-/* Of holes that could not be given elsewhere. */
+/* For holes that could not be used elsewhere. */
 static const char *advice_on_holes(uint64_t pinned_by)
 {
     switch (pinned_by) {
@@ -207,13 +207,14 @@ static const char *advice_on_holes(uint64_t pinned_by)
     }
 }
 
-/* The request would fill half of what there is, whatever else is live. */
+/* Whether the request alone would fill half of the limit. */
 static bool is_most_of(const struct ms_oom_state *state)
 {
     return state->requested_bytes > state->device_total_bytes / 2;
 }
 
-/* Most of it was asked for inside a model's call: not a result is kept, but what led to it. */
+/* Whether most of it was asked for inside a model's call: then the program keeps a graph, not a
+ * result. */
 static bool keeps_graph(const struct ms_model *model, const struct ms_leak *leak)
 {
     return ms_landmarks_of(model->landmarks, leak->all.site)->doing == MS_DOING_FORWARD;
@@ -272,8 +273,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
     }
 }
 
-/* Where tensors are not seen, a line is that of who asked for the segment that one of them lies in.
- */
+/* If tensors are not visible, a line is that of the request for a tensor's segment. */
 static void add_unseen(const struct ms_model *model, const struct ms_oom_state *state,
                        struct ms_buffer *out)
 {
@@ -285,8 +285,7 @@ static void add_unseen(const struct ms_model *model, const struct ms_oom_state *
     }
 }
 
-/* What is short is short of one request: how much more the step would have asked for is not told.
- */
+/* The shortage is that of one request: how much more the step would have asked for is unknown. */
 static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *out)
 {
     const bool tells = (judgement->verdict == MS_VERDICT_CAP ||
@@ -299,7 +298,7 @@ static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *
     ms_buffer_add(out, "\n");
 }
 
-/* What a person would find out by doing as told, and dying again. */
+/* Saves a person from following the advice and running out again. */
 static void add_first_step(const struct ms_judgement *judgement, struct ms_buffer *out)
 {
     const bool asks_for_more = judgement->verdict == MS_VERDICT_CAP ||
@@ -312,8 +311,8 @@ static void add_first_step(const struct ms_judgement *judgement, struct ms_buffe
     }
 }
 
-/* What came behind the request was never seen: all that is certain is that more does not fit. What
- * an evaluation's batch was, nobody told. */
+/* The requests after it were never seen: only that more does not fit is certain. The batch of an
+ * evaluation is unknown. */
 static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
                      uint32_t batch, struct ms_buffer *out)
 {
@@ -332,7 +331,7 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
     ms_buffer_add(out, ": with that this request has room; what comes behind it needs more\n");
 }
 
-/* The largest batch, or, where nobody told how large it was, the part of it. */
+/* The largest batch; without a known batch, the part of it. */
 static void add_factor(const struct ms_model *model, const struct ms_judgement *judgement,
                        const struct ms_model_oom *oom, struct ms_buffer *out)
 {
@@ -353,7 +352,7 @@ static void add_factor(const struct ms_model *model, const struct ms_judgement *
     ms_buffer_add(out, "\n");
 }
 
-/* What no setting would have changed. */
+/* Memory that no setting would have changed. */
 static void add_else(const struct ms_model *model, const struct ms_judgement *judgement,
                      const struct ms_model_oom *oom, struct ms_buffer *out)
 {
@@ -371,7 +370,7 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
     }
 }
 
-/* Whose live tensors keep free memory beside them. Known where the survey looked at addresses. */
+/* The lines whose live tensors pin free memory. Known if the survey followed addresses. */
 static void add_pins(const struct ms_model *model, int device, struct ms_buffer *out)
 {
     const struct ms_survey_device *survey = surveyed(model, device);
@@ -428,8 +427,8 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         add_pins(model, device, out);
     }
     add_else(model, &judgement, oom, out);
-    /* More memory only delays what grows: how much of it would have served this one request is
-     * nobody's question. */
+    /* More memory only delays growth, so the memory that would have served this one request does
+     * not matter. */
     if (judgement.verdict != MS_VERDICT_GROWTH) {
         ms_what_if_text(out, model);
     }
@@ -450,7 +449,7 @@ void ms_text_add_fragmentation(struct ms_buffer *out, const struct ms_aggregate 
     }
 }
 
-/* A checkpoint that is loaded may need as much as training does. */
+/* Loading a checkpoint may need as much as training does. */
 static void add_loading(const struct ms_model *model, int device, struct ms_buffer *out)
 {
     const struct ms_survey_device *survey = surveyed(model, device);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.txt: who empties PyTorch's cache, and what it costs. */
+/* report.txt: who empties PyTorch's cache, and the cost. */
 #include "allocator/base/units.h"
 #include "report/model/site_rows.h"
 #include "report/model/survey.h"
 #include "report/render/sites.h"
 
-#define WORTH_CALLS 8u /* fewer are no habit */
+#define WORTH_CALLS 8u /* fewer are not worth a line */
 #define LINES       3u
 
 void ms_text_add_emptied(struct ms_buffer *out, const struct ms_model *model, int device)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.txt: what grows, the line that keeps it and the way to it. */
+/* report.txt: growth, the line that keeps the memory, and the way to it. */
 #include <string.h>
 
 #include "allocator/base/units.h"
@@ -10,7 +10,7 @@
 
 #define CALLERS 3
 
-/* The user's frames from which a line was reached, innermost first. */
+/* The user's frames that led to a line, innermost first. */
 static void add_frames(const struct ms_frame *frames, size_t count, struct ms_buffer *out)
 {
     for (size_t i = 0; i < count; i++) {
@@ -25,7 +25,7 @@ static bool is_same_frame(const struct ms_frame *a, const struct ms_frame *b)
            strcmp(a->function, b->function) == 0;
 }
 
-/* The user's frames by way of which the site's own was reached, from the innermost to that one. */
+/* The user's frames that led to the site's own frame, from the innermost out to `to`. */
 static void add_way(const struct ms_model *model, uint32_t site, const struct ms_frame *to,
                     struct ms_buffer *out)
 {
@@ -50,7 +50,7 @@ static void add_way(const struct ms_model *model, uint32_t site, const struct ms
     }
 }
 
-/* Who called the line that keeps, and where most of what it keeps was asked for. */
+/* The callers of the line that keeps memory, and where most of it was asked for. */
 void ms_text_add_leak(struct ms_buffer *out, const struct ms_model *model,
                       const struct ms_leak *leak)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.txt: the lines of code that asked, and that hold most. */
+/* report.txt: the lines of code that asked for memory, and those that hold most. */
 #include <string.h>
 
 #include "allocator/base/units.h"
@@ -13,7 +13,7 @@
 #define HOLDERS 3
 #define CALLERS 3
 
-/* ---- who holds most ---- */
+/* ---- the largest holders ---- */
 
 static void add_largest_rows(const struct ms_ledger_row *rows, size_t count, struct ms_buffer *out)
 {
@@ -39,7 +39,7 @@ static void add_largest_rows(const struct ms_ledger_row *rows, size_t count, str
     }
 }
 
-/* By way of whom most of it was asked for, unless that is the line which comes first anyway. */
+/* The line by way of which most of it was asked for, unless that comes first anyway. */
 static bool add_way(const struct ms_model *model, int device, const struct ms_survey_moment *moment,
                     const char *first_line, struct ms_buffer *out)
 {
@@ -84,7 +84,7 @@ void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, in
     ms_buffer_add(out, "\n");
 }
 
-/* Who has pinned host memory. */
+/* The holders of pinned host memory. */
 void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int device)
 {
     struct ms_buffer lines = {0};
@@ -101,10 +101,10 @@ void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int
     ms_buffer_free(&lines);
 }
 
-/* ---- who asked ---- */
+/* ---- the request ---- */
 
-/* By way of whom that line was reached: the program's own Python, so that a function which training
- * and evaluation share says in which of them it was. */
+/* The callers of that line, in the program's own Python: for a function that training and
+ * evaluation share they show which it was. */
 static void add_callers(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
 {
     const struct ms_frame *own = ms_site_frame(model, site);

@@ -9,7 +9,7 @@
 
 #define LISTED_LINES 12
 
-/* A line of code: all sites that are known by it. */
+/* A line of code with all its sites. */
 struct line {
     struct ms_buffer text; /* ended by a zero byte */
     uint64_t at_peak_bytes, allocations, sites;
@@ -50,7 +50,7 @@ static struct line *find_line(struct ms_buffer *lines, struct ms_buffer *text)
     return line;
 }
 
-/* What was live at the peak, and served by the driver beside it. */
+/* Live at the peak, or served by the driver beside it. */
 static uint64_t all_at_peak(const struct ms_buffer *rows)
 {
     uint64_t bytes = 0;
@@ -61,8 +61,8 @@ static uint64_t all_at_peak(const struct ms_buffer *rows)
     return bytes;
 }
 
-/* The largest sites are put together by their line; there may be a hundred stacks to one, and more
- * sites than are worth a look. */
+/* Joins the largest sites by their line: one line may have a hundred stacks, and there are more
+ * sites than are worth showing. */
 static void collect(const struct ms_model *model, const struct ms_buffer *rows,
                     struct ms_buffer *lines)
 {

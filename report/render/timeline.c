@@ -104,8 +104,8 @@ static bool differ(const uint64_t a[MS_LINE_COUNT], const uint64_t b[MS_LINE_COU
     return false;
 }
 
-/* A bucket is drawn as its lowest, its highest and its last values: whatever happened in it is
- * seen, at the bucket's width. */
+/* A bucket is drawn as its lowest, its highest and its last values, so that every change is
+ * visible, at the bucket's width. */
 static void add_bucket(const struct timeline *timeline, int device, const struct ms_bucket *bucket,
                        uint64_t start_ns, uint64_t width_ns)
 {
@@ -134,13 +134,13 @@ static void add_counters(const struct timeline *timeline, int device)
         add_bucket(timeline, device, bucket, i * width_ns, width_ns);
         last = bucket;
     }
-    /* The lines go on to the end of the run. */
+    /* The lines continue to the end of the run. */
     if (last && model->duration_ns > (uint64_t)series->used * width_ns) {
         add_point(timeline, device, model->duration_ns, last->last_bytes);
     }
 }
 
-/* ---- what a survey tells ---- */
+/* ---- results of the survey ---- */
 
 static void begin_counter(const struct timeline *timeline, int device, const char *what,
                           uint64_t time_ns)
@@ -159,7 +159,7 @@ static void end_counter(struct ms_json *json)
     ms_json_close(json, '}');
 }
 
-/* Kinds are drawn above each other, and together are what is live; so is what is charged beside. */
+/* Kinds are stacked, and together make live memory; memory charged beside is stacked likewise. */
 static void add_lines(const struct timeline *timeline, int device, uint64_t time_ns,
                       const uint64_t bytes[MS_SURVEY_LINES], const bool shown[MS_SURVEY_LINES])
 {
@@ -210,7 +210,7 @@ static void add_kinds(const struct timeline *timeline, int device)
 #define EARLIER_NS  UINT64_C(3600000000000)
 #define SITES_SHOWN 10
 
-/* Lines of code, as they are named: those whose sites held most at one of the moments. */
+/* Lines of code by name: those whose sites held most at one of the moments. */
 struct lines {
     struct ms_strings names;
     struct ms_buffer text;
@@ -380,7 +380,7 @@ static void add_thresholds(const struct timeline *timeline)
     }
 }
 
-/* ---- what the program named: its steps, and the tags of each of its threads ---- */
+/* ---- the program's names: its steps, and the tags of each of its threads ---- */
 
 #define STEPS_ROW   99 /* rows 1 to 64 are the devices' */
 #define THREADS_ROW 100
@@ -402,7 +402,8 @@ static void add_span(const struct timeline *timeline, int64_t row, const char *n
     ms_json_close(json, '}');
 }
 
-/* As long as the device's work was held, up to the move; spans of a row may not overlap. */
+/* A span lasts as long as the device stood still, up to the move; spans of a row may not
+ * overlap. */
 static void add_moves(const struct timeline *timeline)
 {
     const struct ms_buffer *moves = &timeline->model->moves;
@@ -429,7 +430,7 @@ static void add_moves(const struct timeline *timeline)
     }
 }
 
-/* Those that the program did not tell of. */
+/* Steps that the program did not report. */
 static void add_found_steps(const struct timeline *timeline)
 {
     const struct ms_recurrence *found = &timeline->model->recurrence;
@@ -448,7 +449,7 @@ static void add_found_steps(const struct timeline *timeline)
     }
 }
 
-/* A step lasts until the next one that is known. */
+/* A step lasts until the next known one. */
 static void add_steps(const struct timeline *timeline)
 {
     const struct ms_buffer *times = &timeline->model->steps.times;
@@ -469,7 +470,7 @@ static void add_steps(const struct timeline *timeline)
     }
 }
 
-/* The row of a thread, named when it is met first. */
+/* The row of a thread, named when it first occurs. */
 static int64_t row_of(const struct timeline *timeline, uint64_t thread, uint64_t *threads,
                       int *count)
 {
@@ -562,9 +563,9 @@ void ms_format_timeline(const struct ms_model *model, struct ms_buffer *out)
     ms_timeline_end(&json);
 }
 
-/* Several meet on the wall clock, from a while before the first of them began: others may have
- * started before it, and a double has no room for the nanoseconds of a date. Two hosts may have the
- * same pid. */
+/* Several processes share the wall clock, from a while before the first began: others may have
+ * started before it, and a double cannot hold a date in nanoseconds. Two hosts may have the same
+ * pid. */
 void ms_form_timeline(struct ms_forms *forms, const struct ms_model *model,
                       const struct ms_merged *merged)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What would have been enough, as the forms say it. */
+/* What-if results: the memory that would have been enough, in the forms. */
 #include "report/render/what_if.h"
 
 #include "allocator/base/buffer.h"
@@ -11,7 +11,7 @@
 
 #define MILLIONTHS 1000000
 
-/* Rounded up, so that the cap is not less: in millionths, a whole number of thousandths. */
+/* In millionths, rounded up to whole thousandths, so that the cap is not smaller. */
 static int64_t fraction(uint64_t cap_bytes, uint64_t device_bytes)
 {
     return (int64_t)((double)cap_bytes / (double)device_bytes * 1000 + 0.999) * 1000;
@@ -71,7 +71,7 @@ void ms_what_if_json(struct ms_json *json, const struct ms_model *model)
     ms_json_close(json, '}');
 }
 
-/* As a decimal, of 1 for the same. */
+/* As a decimal: 1 is the same. */
 static void add_ratio(struct ms_json *json, const char *key, uint64_t bytes, uint64_t of_bytes)
 {
     char number[MS_UNIT_TEXT_BYTES];
@@ -126,7 +126,7 @@ static void add_cap_text(struct ms_buffer *out, const struct ms_what_if_cap *cap
         ms_decimal_text(fraction(cap->cap_bytes, device_bytes), number, sizeof(number)));
 }
 
-/* A cap does not give what others hold. */
+/* A cap does not provide memory that others hold. */
 static void add_plain_text(struct ms_buffer *out, const struct ms_what_if *found,
                            const struct ms_oom_state *state)
 {

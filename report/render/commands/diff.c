@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `memshim diff` writes: text and JSON. */
+/* The output of `memshim diff`: text and JSON. */
 #include "report/render/commands/diff.h"
 
 #include <inttypes.h>
@@ -131,7 +131,7 @@ static void add_rows(const struct ms_diff *diff, struct ms_buffer *out)
     }
 }
 
-/* What was live at neither peak may have changed all the same. */
+/* Sites that were live at neither peak may have changed, too. */
 static void add_elsewhere(const struct ms_diff *diff, struct ms_buffer *out)
 {
     char a[MS_UNIT_TEXT_BYTES], b[MS_UNIT_TEXT_BYTES], change[MS_UNIT_TEXT_BYTES + 1];
@@ -214,7 +214,7 @@ static void add_lines(const struct ms_diff *diff, struct ms_buffer *out)
     }
 }
 
-/* The C library's own form of fractions follows the locale. */
+/* The C library's format of fractions follows the locale. */
 static const char *number_text(double x, bool whole, char *text, size_t text_bytes)
 {
     if (whole) {
@@ -244,7 +244,7 @@ static void add_fit(const struct ms_prediction *prediction, struct ms_buffer *ou
     }
 }
 
-/* The larger run is what it starts from: the smaller one tells whether it is true. */
+/* The prediction starts from the larger run; the smaller one shows whether it is right. */
 static void add_failure(const struct ms_prediction *prediction, struct ms_buffer *out)
 {
     const double *x = prediction->x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `memshim diff` writes: a difference (report/model/compare/diff.h) for people and for
+/* The output of `memshim diff`: a difference (report/model/compare/diff.h) for people and for
  * programs. */
 #ifndef MEMSHIM_REPORT_RENDER_COMMANDS_DIFF_H
 #define MEMSHIM_REPORT_RENDER_COMMANDS_DIFF_H

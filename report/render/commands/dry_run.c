@@ -148,7 +148,7 @@ static void add_holds(const struct ms_dry_rank *rank, struct ms_buffer *out)
     }
 }
 
-/* Its own buffers: no kernel asks for them, so that they are from a table. */
+/* NCCL's own buffers: no kernel of the program asks for them, so they come from a table. */
 static void add_nccl(const struct ms_card *card, const struct ms_dry_rank *rank,
                      struct ms_buffer *out)
 {
@@ -230,7 +230,7 @@ static void add_card_line(const struct ms_dry_answer *answer, size_t card, struc
     ms_buffer_add(out, "\n");
 }
 
-/* No file says what cuDNN takes. */
+/* No file says how much memory cuDNN takes. */
 static void add_cudnn(const struct ms_dry_cudnn *cudnn, struct ms_buffer *out)
 {
     if (cudnn->work_bytes > 0) {

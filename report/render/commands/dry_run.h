@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a dry run has found, for people and for programs. */
+/* The results of a dry run, for people and for programs. */
 #ifndef MEMSHIM_REPORT_RENDER_COMMANDS_DRY_RUN_H
 #define MEMSHIM_REPORT_RENDER_COMMANDS_DRY_RUN_H
 
@@ -16,24 +16,24 @@
 
 /* The largest batch on a card, in parts of this run's. */
 struct ms_dry_batch {
-    double factor;  /* 0: not known, or nothing fits */
-    bool unbounded; /* more than the largest that is looked at */
+    double factor;  /* 0: unknown, or nothing fits */
+    bool unbounded; /* more than the largest evaluated one */
 };
 
-/* One process with a device: what its main device held. */
+/* One process with a device: the memory of its main device. */
 struct ms_dry_rank {
-    char folder[256]; /* of its trace, the last part */
-    int32_t rank;     /* -1: it has none */
+    char folder[256]; /* of its trace, the last component */
+    int32_t rank;     /* -1: none */
     uint64_t steps;   /* of the optimizer; 0: none was seen */
-    bool has_state;   /* an optimizer made what it keeps */
+    bool has_state;   /* an optimizer made its state */
     bool died_of_oom;
     uint64_t peak_live_bytes, peak_reserved_bytes, peak_charged_bytes;
     uint64_t peak_tensor_bytes;         /* PyTorch's max_memory_allocated; 0: it reported none */
-    uint64_t nccl_bytes;                /* its own, at the peak: of what is charged, from a table */
-    uint64_t kind_bytes[MS_KIND_COUNT]; /* of what was live at the peak */
+    uint64_t nccl_bytes;                /* NCCL's own, from a table; charged at the peak */
+    uint64_t kind_bytes[MS_KIND_COUNT]; /* of live memory at the peak */
     bool kinds_known;
-    uint64_t peak_step;     /* from 1; 0: before the first, or not known */
-    struct ms_buffer holds; /* lines: who held most at the peak */
+    uint64_t peak_step;     /* from 1; 0: before the first, or unknown */
+    struct ms_buffer holds; /* lines: the largest holders at the peak */
     struct ms_headroom headroom;
     struct ms_recording *course; /* null: not kept (course.h) */
     bool replayed;               /* needs and fits are known */
@@ -42,54 +42,54 @@ struct ms_dry_rank {
     struct ms_dry_batch batches[MS_DRY_CARDS][MS_GROUND_COUNT];
 };
 
-/* One place where the host read device memory that no host wrote: what kernels would have computed.
- * reader and type: as memshim_value_read has them (shim/memshim.h), and reader 3: a flag that
- * something went wrong. */
+/* One place where the host read device memory that the host never wrote: kernels would have
+ * computed it. reader and type: as in memshim_value_read (shim/memshim.h); also reader 3: a flag
+ * that something went wrong. */
 struct ms_dry_value {
     char line[256];
     unsigned reader, type;
-    uint64_t bytes, count; /* of each read; of all processes */
+    uint64_t bytes, count; /* of each read; over all processes */
 };
 
-/* The most that a call of cuDNN took, by a bound: of recurrent networks, and of convolutions.
- * 0: there was none. */
+/* The most memory that a call of cuDNN took, as a bound: of recurrent networks, and of
+ * convolutions. 0: there was none. */
 struct ms_dry_cudnn {
     uint64_t work_bytes, reserve_bytes;
     uint64_t convolution_bytes;
 };
 
 enum ms_dry_end {
-    MS_DRY_STOPPED, /* all that was waited for was seen */
-    MS_DRY_ENDED,   /* by itself, in order */
-    MS_DRY_FAILED,  /* by itself, with another status or by a signal */
+    MS_DRY_STOPPED, /* everything it had to see was seen */
+    MS_DRY_ENDED,   /* it ended by itself, normally */
+    MS_DRY_FAILED,  /* it ended by itself, with another status or by a signal */
     MS_DRY_INTERRUPTED,
-    MS_DRY_HOST_FULL, /* it took more of this machine's memory than it may */
+    MS_DRY_HOST_FULL, /* it took more of this machine's memory than allowed */
 };
 
 struct ms_dry_answer {
-    const struct ms_card *card;         /* that was simulated */
-    struct ms_card cards[MS_DRY_CARDS]; /* that the answer covers: the simulated one first */
+    const struct ms_card *card;         /* the simulated card */
+    struct ms_card cards[MS_DRY_CARDS]; /* the cards of the answer: the simulated one first */
     size_t card_count;
     uint64_t devices, wanted_steps; /* 0: until state was made, and one step more */
     bool keeps_courses;             /* of the ranks, to foretell other batches */
-    uint64_t world;                 /* of which one rank ran alone; 0: all did */
+    uint64_t world;                 /* the number of ranks, of which one ran alone; 0: all ran */
     enum ms_dry_end end;
-    int status; /* of the command, where it ended by itself; -N: by signal N */
-    bool ample; /* it did not fit the simulated card, and was run again with memory enough */
+    int status; /* of the command, if it ended by itself; -N: by signal N */
+    bool ample; /* it did not fit the simulated card, and ran again with enough memory */
     uint64_t elapsed_ns;
-    const char *version; /* memshim's, of which it is said what it was not compared with */
-    /* Of this machine's memory: the most of one process, of all that were there at a time, and what
-     * they may take. 0: not known. */
+    const char *version; /* memshim's, for the line on comparisons */
+    /* This machine's memory: the most of one process, the most of all at a time, and their limit.
+     * 0: unknown. */
     uint64_t host_bytes, host_all_bytes, host_limit_bytes;
     const char *report;     /* the folder with its report */
     struct ms_buffer ranks; /* struct ms_dry_rank */
-    int asked_device;       /* that is not there; -1: none */
-    char asked_host[256];   /* that was not found; empty: none */
+    int asked_device;       /* a requested device that does not exist; -1: none */
+    char asked_host[256];   /* a requested host that was not found; empty: none */
     struct ms_dry_cudnn cudnn;
-    bool random;  /* such reads are answered with random values, else with zeros */
-    bool is_late; /* the host learnt of the end of work when it had waited for it, else at once */
-    const struct ms_dry_answer *late; /* the same with that; null: there is none */
-    struct ms_buffer values;          /* struct ms_dry_value, those that were read most first */
+    bool random;  /* such reads get random values, else zeros */
+    bool is_late; /* the host learned of the end of work only when it waited for it, else at once */
+    const struct ms_dry_answer *late; /* the same run with is_late; null: there is none */
+    struct ms_buffer values;          /* struct ms_dry_value, the most frequent reads first */
 };
 
 static inline size_t ms_dry_value_count(const struct ms_dry_answer *answer)
@@ -112,10 +112,10 @@ static inline struct ms_dry_rank *ms_dry_rank_at(const struct ms_dry_answer *ans
     return (struct ms_dry_rank *)answer->ranks.at + index;
 }
 
-/* The rank that held most: figures of a single rank are of this one. Null where there is none. */
+/* The rank with the most memory: figures of a single rank are of this one. Null: there is none. */
 const struct ms_dry_rank *ms_dry_largest_rank(const struct ms_dry_answer *answer);
 
-/* A card's line over all ranks: a run fits where all of them do. */
+/* A card's line over all ranks: a run fits if all of them do. */
 struct ms_dry_card_row {
     struct ms_card_fit fit;
     struct ms_dry_batch batches[MS_GROUND_COUNT];
@@ -131,7 +131,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out);
 
 struct ms_dry_batch_row {
     uint64_t batch;
-    bool known; /* it ran, and could be replayed: the rest is */
+    bool known; /* it ran and could be replayed: the fields below are valid */
     uint64_t steps, peak_live_bytes;
     uint64_t needs_bytes[MS_GROUND_COUNT]; /* of the largest rank */
     struct ms_card_fit fit;                /* of the simulated card */
@@ -140,10 +140,10 @@ struct ms_dry_batch_row {
 struct ms_dry_batches {
     const struct ms_card *card;
     const char *version; /* memshim's */
-    const char *what;    /* the variable or the argument */
-    bool wanted;         /* the largest was looked for, with PyTorch alone */
-    uint64_t found;      /* fits; 0: none is known to */
-    uint64_t too_big;    /* does not; confirmed where it is found + 1; 0: none is known not to */
+    const char *what;    /* the name of the variable or the argument */
+    bool wanted;         /* the search was for the largest batch, with PyTorch alone */
+    uint64_t found;      /* the largest that fits; 0: none known */
+    uint64_t too_big;    /* does not fit; confirmed if it is found + 1; 0: none known */
     const char *report;
     size_t count;
     struct ms_dry_batch_row rows[MS_DRY_BATCHES];

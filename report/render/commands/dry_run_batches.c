@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What dry runs with several batches came to, as text and as JSON (schema memshim-dry-batches/1).
- */
+/* The results of dry runs with several batches, as text and as JSON (schema
+ * memshim-dry-batches/1). */
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
 #include "report/render/commands/dry_run_parts.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With what dry runs were compared: the part `dry` of scripts/gpu_check.sh, whose results are in
- * tests/gpu/. */
+/* The comparison of dry runs with real ones: the part `dry` of scripts/gpu_check.sh, whose results
+ * are in tests/gpu/. */
 #include <string.h>
 
 #include "report/render/commands/dry_run_parts.h"

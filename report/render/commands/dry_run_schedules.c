@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of a dry run's answer that is about time: work ends at once on the simulated GPU, and on
- * a GPU somewhere between that and the moment when the host waits for it. */
+/* The part of a dry run's answer about time. Work ends at once on the simulated GPU; on a real one
+ * it ends somewhere between that and the moment when the host waits for it. */
 #include "report/render/commands/dry_run_parts.h"
 
 #include "allocator/base/units.h"
 
-/* Pages and blocks of two runs may fall otherwise by so much. */
+/* Pages and blocks of two runs may differ by so much by chance. */
 #define NOISE_BYTES ((uint64_t)2 << 20)
 
 static const char *const names[MS_GROUND_COUNT] = {"PyTorch alone", "with expandable segments",
                                                    "under memshim"};
 static const char *const keys[MS_GROUND_COUNT] = {"torch", "expandable", "memshim"};
 
-/* Of the rank that needs most. */
+/* For the rank that needs most. */
 static uint64_t needs(const struct ms_dry_answer *answer, int ground)
 {
     uint64_t most = 0;
@@ -59,7 +59,7 @@ static void add_interval(uint64_t early, uint64_t late, struct ms_buffer *out)
     }
 }
 
-/* Cards on which it depends whether the run fits. */
+/* Cards for which the schedule decides whether the run fits. */
 static void add_cards(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     const char *before = "\n           it decides whether PyTorch alone fits: ";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of a dry run's answer that is about values: no kernel has computed them. */
+/* The part of a dry run's answer about values: no kernel has computed them. */
 #include "report/render/commands/dry_run_parts.h"
 
 #include "allocator/base/units.h"
@@ -25,7 +25,7 @@ static const char *type_of(const struct ms_dry_value *value)
     return value->type < sizeof(types) / sizeof(*types) ? types[value->type] : "";
 }
 
-/* What may follow from it: of a value that is only shown, nothing does. */
+/* The possible effect of a wrong value; none if it is only shown. */
 static const char *follows(const struct ms_dry_value *value)
 {
     switch (value->reader) {

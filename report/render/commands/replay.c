@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `memshim replay` writes: text and JSON. */
+/* The output of `memshim replay`: text and JSON. */
 #include "report/render/commands/replay.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #define MILLION  UINT64_C(1000000)
 #define SENTENCE 1024
 
-/* In millionths, without passing 64 bits on the way. */
+/* In millionths, without exceeding 64 bits on the way. */
 static int64_t ratio(uint64_t part, uint64_t whole)
 {
     return whole ? (int64_t)((double)part / (double)whole * 1e6 + 0.5) : 0;

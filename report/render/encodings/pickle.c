@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define BATCH 1000 /* items that are added at once: readers hold them on their stack */
+#define BATCH 1000 /* items added at once: readers hold them on their stack */
 
 /* Python's pickletools names and explains them. */
 enum opcode {
@@ -105,7 +105,7 @@ void ms_pickle_number(struct ms_pickle *pickle, uint64_t value)
     } else if (value <= INT32_MAX) {
         put(pickle, BININT);
         put_bytes(pickle, value, 4);
-    } else { /* signed: eight bytes hold what is below 2^63 */
+    } else { /* signed: eight bytes hold numbers below 2^63 */
         put(pickle, LONG1);
         put_bytes(pickle, 8, 1);
         put_bytes(pickle, value <= INT64_MAX ? value : INT64_MAX, 8);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python's pickle, protocol 4, of plain data alone: dictionaries, lists, whole numbers and text.
- * Nothing in it is ever called or imported by who reads it. Only opcodes that PyTorch's memory_viz
- * knows, too, whose own reader is not Python's. */
+/* Python's pickle, protocol 4, of plain data only: dictionaries, lists, whole numbers and text.
+ * Reading it calls and imports nothing. It uses only opcodes that PyTorch's memory_viz, which has a
+ * reader of its own, also knows. */
 #ifndef MEMSHIM_REPORT_RENDER_ENCODINGS_PICKLE_H
 #define MEMSHIM_REPORT_RENDER_ENCODINGS_PICKLE_H
 
@@ -15,12 +15,12 @@
 struct ms_pickle {
     struct ms_buffer *out;
     struct ms_strings texts;
-    struct ms_buffer text_memos; /* uint32_t: where the reader keeps each text */
-    struct ms_buffer text;       /* in the making */
-    uint32_t memos;              /* that the reader keeps */
+    struct ms_buffer text_memos; /* uint32_t: the reader's memo of each text */
+    struct ms_buffer text;       /* under construction */
+    uint32_t memos;              /* number of the reader's memos */
 };
 
-/* `out` receives it. Free it at the end. */
+/* Writes to `out`. Free it at the end. */
 void ms_pickle_begin(struct ms_pickle *pickle, struct ms_buffer *out);
 void ms_pickle_end(struct ms_pickle *pickle);
 void ms_pickle_free(struct ms_pickle *pickle);
@@ -38,11 +38,11 @@ void ms_pickle_number(struct ms_pickle *pickle, uint64_t value);
 void ms_pickle_pair(struct ms_pickle *pickle, uint64_t first, uint64_t second); /* a tuple */
 void ms_pickle_flag(struct ms_pickle *pickle, bool value);
 
-/* A text of ours; a stranger's, as one line of printable UTF-8. */
+/* The first writes a fixed text; the second a stranger's, as one line of printable UTF-8. */
 void ms_pickle_word(struct ms_pickle *pickle, const char *text);
 void ms_pickle_name(struct ms_pickle *pickle, const char *text);
 
-/* Has the reader keep the object that was made last, and makes it anew. */
+/* Makes the reader memoize the last object; and inserts that object again. */
 uint32_t ms_pickle_keep(struct ms_pickle *pickle);
 void ms_pickle_again(struct ms_pickle *pickle, uint32_t memo);
 

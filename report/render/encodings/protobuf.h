@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages of protocol buffers, written a field at a time (the wire format:
- * https://protobuf.dev/programming-guides/encoding). A message in a message is made in a buffer of
- * its own and added as bytes. */
+ * https://protobuf.dev/programming-guides/encoding). A nested message is built in a buffer of its
+ * own and added as bytes. */
 #ifndef MEMSHIM_REPORT_RENDER_ENCODINGS_PROTOBUF_H
 #define MEMSHIM_REPORT_RENDER_ENCODINGS_PROTOBUF_H
 
@@ -10,7 +10,7 @@
 
 #include "allocator/base/buffer.h"
 
-/* A number alone: part of a packed field. */
+/* A number without a tag: part of a packed field. */
 void ms_protobuf_varint(struct ms_buffer *out, uint64_t value);
 
 /* Numbers of any integer type but those with zigzag; a field of value 0 may be left out. */
