@@ -98,8 +98,7 @@ struct ms_file_header {
     uint64_t start_unix_ns;        /* wall clock at time 0 of the records */
     uint64_t start_monotonic_ns;   /* CLOCK_MONOTONIC at the same moment */
     int32_t world_size;            /* 0 unknown */
-    int32_t
-        supervisor_pid; /* of the `memshim run` that completes its reports; 0: none or unknown */
+    int32_t supervisor_pid; /* of the `memshim run` that completes reports; 0: none or unknown */
     char run_id[MS_RUN_ID_BYTES];
     char host[MS_HOST_BYTES];
     char program[MS_PROGRAM_BYTES];
