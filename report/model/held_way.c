@@ -48,7 +48,7 @@ static bool descend(struct walk *walk, uint64_t more_than_bytes)
 }
 
 /* Whether the place says anything: some memory was asked for elsewhere, and some further inside. */
-static bool tells(const struct walk *walk)
+static bool distinguishes(const struct walk *walk)
 {
     bool elsewhere = false, inside = false;
 
@@ -81,7 +81,7 @@ bool ms_held_way(const struct ms_model *model, int device, const struct ms_surve
         }
         while (descend(walk, moment->live_bytes / 2)) {
         }
-        found = tells(walk);
+        found = distinguishes(walk);
         if (found) {
             way->frame = ms_place_frame(model, walk->prefix[walk->depth - 1]);
             way->bytes = bytes_under(walk, walk->depth);

@@ -288,11 +288,11 @@ static void add_unseen(const struct ms_model *model, const struct ms_oom_state *
 /* The shortage is that of one request: how much more the step would have asked for is unknown. */
 static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *out)
 {
-    const bool tells = (judgement->verdict == MS_VERDICT_CAP ||
+    const bool shown = (judgement->verdict == MS_VERDICT_CAP ||
                         (judgement->verdict == MS_VERDICT_DEMAND && !judgement->of_the_model)) &&
                        judgement->short_bytes > 0;
 
-    if (tells) {
+    if (shown) {
         ms_buffer_format(out, "; that one request lacked %s", MS_BYTES(judgement->short_bytes));
     }
     ms_buffer_add(out, "\n");

@@ -45,19 +45,19 @@ static bool add_way(const struct ms_model *model, int device, const struct ms_su
 {
     struct ms_held_way way;
     struct ms_buffer line = {0};
-    bool tells = false;
+    bool added = false;
 
     if (ms_held_way(model, device, moment, &way)) {
         ms_frame_add_line(&way.frame, &line);
         ms_buffer_append(&line, "", 1);
-        tells = !line.failed && strcmp(line.at, first_line) != 0;
+        added = !line.failed && strcmp(line.at, first_line) != 0;
     }
-    if (tells) {
+    if (added) {
         ms_buffer_format(out, "%s (%s of live) by way of %s", MS_BYTES(way.bytes),
                          MS_PERCENT(way.bytes, moment->live_bytes), line.at);
     }
     ms_buffer_free(&line);
-    return tells;
+    return added;
 }
 
 void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, int device,
