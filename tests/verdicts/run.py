@@ -102,7 +102,7 @@ def settings_of(job: Truth) -> dict[str, Any]:
 
 
 def start(job: Truth, output: Path, batch: int, timeout_s: float) -> harness.Result:
-    script = [str(FOLDER / job.file), job.name, str(batch)]
+    script = job.command(batch)
     python = harness.torchrun(job.ranks) if job.ranks > 1 else [sys.executable]
     return harness.run_command(
         [harness.CLI, "run", "--", *python, *script],
@@ -124,7 +124,7 @@ def lines_named(report: dict[str, Any], text: str, job: Truth) -> tuple[str, ...
     """Lines of the corpus that the report names as the culprit: in `why` and `holds`, or
     where the request itself is to blame, in `asked`."""
     said = line_of(text, "asked") if job.names == "asks" else line_of(text, "why")
-    pattern = re.compile(rf"(?:common|{Path(job.file).stem})\.py:\d+")
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, job.files))}):\d+")
     found = pattern.findall(said)
     if not found and job.names == "grows":
         rows = [row for device in report["devices"] for row in device["growth"] or []]
@@ -311,7 +311,9 @@ def chosen(options: argparse.Namespace) -> list[Truth]:
         if unknown:
             sys.exit(f"run.py: no such job: {', '.join(sorted(unknown))}")
         every = [job for job in every if job.name in options.jobs]
-    if not options.everything and not options.list:
+    if options.strangers:
+        every = [job for job in every if not job.function]
+    elif not options.everything and not options.list:
         every = [job for job in every if job.held_out == options.held_out]
     if options.third is not None:
         every = every[options.third :: 3]
@@ -337,6 +339,7 @@ def main() -> int:
     half = parser.add_mutually_exclusive_group()
     half.add_argument("--held-out", action="store_true", help="the half that is held out")
     half.add_argument("--everything", action="store_true", help="both halves")
+    half.add_argument("--strangers", action="store_true", help="the programs of strangers/ alone")
     parser.add_argument("--list", action="store_true", help="names and truths, of both halves")
     parser.add_argument("--measure", action="store_true", help="the largest batch that runs")
     parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="of a job")

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+STRANGERS = FOLDER / "strangers"
 MARK = re.compile(r"# culprit(?:: (?P<jobs>[\w, -]+))?$")
 
 
@@ -36,12 +38,30 @@ class Truth:
     short_mib: float = -1  # bytes short at the refusal; -1: follows from no simple sum
     settings: str = ""  # further variables, NAME=VALUE, separated by blanks
     file: str = ""
-    function: str = ""
+    function: str = ""  # empty: the file is a program of its own, of strangers/
+    arguments: str = ""  # of such a program; {batch} stands for the batch
     culprits: tuple[str, ...] = ()  # FILE:LINE, each of them right
 
     @property
     def held_out(self) -> bool:
+        if not self.function:
+            return True
         return hashlib.sha256(self.name.encode()).digest()[0] % 2 == 0
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the source files whose lines may be the culprit."""
+        path = FOLDER / self.file
+        if self.function:
+            return ["common.py", path.name]
+        return sorted(one.name for one in path.parent.glob("*.py"))
+
+    def command(self, batch: int) -> list[str]:
+        """What Python is given to run it."""
+        path = str(FOLDER / self.file)
+        if self.function:
+            return [path, self.name, str(batch)]
+        return [path, *self.arguments.format(batch=batch).split()]
 
     @property
     def foretellable(self) -> bool:
@@ -92,8 +112,23 @@ def jobs_of(path: Path) -> Iterator[Truth]:
             yield Truth(**values, file=path.name, function=node.name, culprits=tuple(named))
 
 
+def programs_of(path: Path) -> Iterator[Truth]:
+    """Of a folder of strangers/, by its truth.json."""
+    marks: list[tuple[str, set[str]]] = []
+    for source in sorted(path.parent.glob("*.py")):
+        lines = source.read_text().splitlines()
+        found = marked(lines, 1, len(lines))
+        marks += [(f"{source.name}:{at}", jobs) for at, jobs in found.items()]
+    for values in json.loads(path.read_text()):
+        program = path.parent / values.pop("program")
+        culprits = [line for line, jobs in marks if not jobs or values["name"] in jobs]
+        file = str(program.relative_to(FOLDER))
+        yield Truth(**values, file=file, culprits=tuple(culprits))
+
+
 def corpus() -> list[Truth]:
     found = [one for path in sorted(FOLDER.glob("jobs_*.py")) for one in jobs_of(path)]
+    found += [one for path in sorted(STRANGERS.glob("*/truth.json")) for one in programs_of(path)]
     names = [one.name for one in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+
+
+class Evaluator:
+    def __init__(self, model, criterion):
+        self.model, self.criterion = model, criterion
+
+    def run(self, loader):
+        self.model.eval()
+        losses = []
+        for x, y in loader:
+            losses.append(
+                self.criterion(self.model(x.cuda()), y.cuda())
+            )  # culprit: engine-validation
+        self.model.train()
+        return sum(losses) / len(losses)
