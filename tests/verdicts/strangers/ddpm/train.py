@@ -26,8 +26,9 @@ class Snapshots:
 
     def maybe(self, step, ema):
         if step % self.every == 0:
+            weights = ema.shadow.state_dict()
             state = {
-                name: value.clone() for name, value in ema.shadow.state_dict().items()
+                name: value.clone() for name, value in weights.items()
             }  # culprit: ddpm-snapshots
             self.kept.append(state)
 

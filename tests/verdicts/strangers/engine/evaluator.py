@@ -9,8 +9,7 @@ class Evaluator:
         self.model.eval()
         losses = []
         for x, y in loader:
-            losses.append(
-                self.criterion(self.model(x.cuda()), y.cuda())
-            )  # culprit: engine-validation
+            predicted = self.model(x.cuda())  # culprit: engine-validation
+            losses.append(self.criterion(predicted, y.cuda()))
         self.model.train()
         return sum(losses) / len(losses)

@@ -16,9 +16,8 @@ class ActivationStatistics:
 
     def hook_for(self, name):
         def hook(module, inputs, output):
-            self.values.setdefault(name, []).append(
-                output.detach().abs()
-            )  # culprit: engine-hooks, engine-hooks-fast
+            value = output.detach().abs()  # culprit: engine-hooks, engine-hooks-fast
+            self.values.setdefault(name, []).append(value)
 
         return hook
 

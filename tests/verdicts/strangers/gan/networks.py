@@ -45,7 +45,6 @@ def gradient_penalty(critic, real, fake):
     mix = torch.rand(len(real), 1, 1, 1, device=real.device)
     points = (mix * real + (1 - mix) * fake).requires_grad_(True)
     score = critic(points)
-    (gradient,) = torch.autograd.grad(
-        score.sum(), points, create_graph=True
-    )  # culprit: gan-gradients
+    total = score.sum()
+    (gradient,) = torch.autograd.grad(total, points, create_graph=True)  # culprit: gan-gradients
     return ((gradient.flatten(1).norm(dim=1) - 1) ** 2).mean(), gradient

@@ -16,9 +16,8 @@ class Prefetcher:
             batch = next(self.loader, None)
             if batch is None:
                 return
-            self.queue.append(
-                {key: value.to(self.device) for key, value in batch.items()}
-            )  # culprit: prefetch-queue
+            moved = {key: x.to(self.device) for key, x in batch.items()}  # culprit: prefetch-queue
+            self.queue.append(moved)
 
     def __iter__(self):
         while True:
@@ -32,7 +31,6 @@ def everything(loader, device):
     """The whole data set, where the device is large enough."""
     batches = []
     for batch in loader:
-        batches.append(
-            {key: value.to(device) for key, value in batch.items()}
-        )  # culprit: prefetch-all
+        moved = {key: part.to(device) for key, part in batch.items()}  # culprit: prefetch-all
+        batches.append(moved)
     return batches
