@@ -13,7 +13,14 @@
 
 #define MOST_JOINED  512u /* the most sites to join: those that grew most */
 #define MOST_OTHERS  8192u
-#define JOINED_PARTS 10u /* the joined frame may miss one part in so many of the growth */
+#define JOINED_PARTS 4u /* what grows under one frame is all but one in so many parts of it */
+
+/* A site that does not grow. */
+struct other {
+    struct ms_path path;
+    uint64_t peak_bytes;
+    bool recurs; /* it asks again and again, and gives back; else it asked before anything grew */
+};
 
 struct joining {
     const struct ms_model *model;
@@ -22,7 +29,7 @@ struct joining {
     size_t count;
     struct ms_path *paths;   /* of the rows */
     bool *taken;             /* of the rows */
-    struct ms_buffer others; /* struct ms_path: of sites that free what they allocate */
+    struct ms_buffer others; /* struct other */
 };
 
 /* ---- memory that does not grow ---- */
@@ -37,31 +44,55 @@ static bool is_row(const struct joining *joining, uint32_t site)
     return false;
 }
 
-/* Finds sites that recur, and keep little. */
+/* When a row's site first asked. */
+static uint64_t first_asked_ns(const struct joining *joining)
+{
+    uint64_t first_ns = UINT64_MAX;
+
+    for (size_t i = 0; i < joining->count; i++) {
+        struct ms_site_sums sums;
+
+        if (ms_site_table_read(joining->model->sites, (uint8_t)joining->device,
+                               joining->rows[i].site, &sums) &&
+            sums.first_ns < first_ns) {
+            first_ns = sums.first_ns;
+        }
+    }
+    return first_ns;
+}
+
 static void find_others(struct joining *joining)
 {
     const ms_site_table_t *table = joining->model->sites;
     const uint8_t device = (uint8_t)joining->device;
     const uint32_t end = ms_site_table_end(table, device);
+    const uint64_t grows_ns = first_asked_ns(joining);
 
     for (uint32_t site = 1;
-         site < end && joining->others.bytes < MOST_OTHERS * sizeof(struct ms_path);
+         site < end && joining->others.bytes < MOST_OTHERS * sizeof(struct other);
          site = ms_site_table_after(table, device, site)) {
         struct ms_site_sums sums;
-        struct ms_path *path;
+        struct other *other;
 
-        if (ms_site_table_read(table, device, site, &sums) && sums.allocations > 1 &&
-            sums.frees >= sums.allocations / 2 && !is_row(joining, site) &&
-            (path = ms_buffer_extend(&joining->others, sizeof(*path)))) {
-            ms_path_read(joining->model, site, path);
+        if (!ms_site_table_read(table, device, site, &sums) || is_row(joining, site)) {
+            continue;
+        }
+
+        const bool recurs = sums.allocations > 1 && sums.frees >= sums.allocations / 2;
+
+        if ((recurs || sums.last_ns < grows_ns) &&
+            (other = ms_buffer_extend(&joining->others, sizeof(*other)))) {
+            other->peak_bytes = sums.peak_bytes;
+            other->recurs = recurs;
+            ms_path_read(joining->model, site, &other->path);
         }
     }
 }
 
-static const struct ms_path *other_at(const struct joining *joining, size_t index)
+static const struct other *other_at(const struct joining *joining, size_t index)
 {
-    return index < joining->others.bytes / sizeof(struct ms_path)
-               ? (const struct ms_path *)joining->others.at + index
+    return index < joining->others.bytes / sizeof(struct other)
+               ? (const struct other *)joining->others.at + index
                : NULL;
 }
 
@@ -70,12 +101,14 @@ static const struct ms_path *other_at(const struct joining *joining, size_t inde
 static bool keeps_nothing_elsewhere(const struct joining *joining, const struct ms_place *prefix,
                                     uint32_t depth)
 {
-    const struct ms_path *other;
+    const struct other *other;
 
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
-        for (uint32_t at = 0; at < other->count && !ms_path_begins_with(other, prefix, depth);
-             at++) {
-            if (ms_place_same(other->places[at], prefix[depth - 1])) {
+        const struct ms_path *path = &other->path;
+
+        for (uint32_t at = 0;
+             other->recurs && at < path->count && !ms_path_begins_with(path, prefix, depth); at++) {
+            if (ms_place_same(path->places[at], prefix[depth - 1])) {
                 return true;
             }
         }
@@ -83,25 +116,80 @@ static bool keeps_nothing_elsewhere(const struct joining *joining, const struct 
     return false;
 }
 
-/* Whether all recurring memory comes by way of that frame, and part of it, in the same function as
- * `next`, keeps nothing: then the frame is the caller of the loop. */
+/* Whether the other site asked in the function that `next` is a line of, called from the same
+ * place, at another line. */
+static bool is_sibling(const struct other *other, const struct ms_place *prefix, uint32_t depth,
+                       struct ms_place next)
+{
+    return ms_path_begins_with(&other->path, prefix, depth) && other->path.count > depth &&
+           other->path.places[depth].code == next.code &&
+           other->path.places[depth].line != next.line;
+}
+
+/* Whether all that recurs comes by way of that frame, and some of it, in the same function as
+ * `next`, keeps nothing: then the frame is the caller of the loop. So it is where that function did
+ * something before anything grew, and never again: it was called once. */
 static bool is_loops_caller(const struct joining *joining, const struct ms_place *prefix,
                             uint32_t depth, struct ms_place next)
 {
-    const struct ms_path *other;
-    bool sibling = false;
+    const struct other *other;
+    bool all = true, recurs = false, sets_up = false;
 
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
-        if (other->count == 0) {
-            continue;
-        }
-        if (!ms_path_begins_with(other, prefix, depth)) {
-            return false;
-        }
-        sibling |= other->count > depth && other->places[depth].code == next.code &&
-                   other->places[depth].line != next.line;
+        const bool sibling = is_sibling(other, prefix, depth, next);
+
+        sets_up |= sibling && !other->recurs;
+        recurs |= sibling && other->recurs;
+        all &= !other->recurs || other->path.count == 0 ||
+               ms_path_begins_with(&other->path, prefix, depth);
     }
-    return sibling;
+    return sets_up || (all && recurs);
+}
+
+/* How many places of a row's path lead to the line that called the outermost model; 0: it was asked
+ * for in none. */
+static uint32_t models_caller(const struct joining *joining, size_t row)
+{
+    const struct ms_growing_site *grows = &joining->rows[row];
+    const struct ms_doings *doings = ms_landmarks_of(joining->model->landmarks, grows->path_site);
+    struct ms_path path;
+
+    if (doings->doing != MS_DOING_FORWARD) {
+        return 0;
+    }
+    ms_path_read_from(joining->model, doings->caller, &path);
+    return path.count;
+}
+
+static double each_time(const struct ms_growing_site *row)
+{
+    return row->rounds > 0 ? (double)row->grown_bytes / (double)row->rounds : row->bytes_per_round;
+}
+
+/* Whether the line lies within a model, and what the model's part that is its caller asks for stays
+ * for the most: a result's whole graph is kept, so by who called, and the line merely has the most
+ * of it. Where a model keeps something itself, all else in it is given back. */
+static bool keeps_a_graph(const struct joining *joining, const struct ms_place *prefix,
+                          uint32_t depth)
+{
+    const struct other *other;
+    double kept = 0, given_back = 0;
+    bool inside = false;
+
+    for (size_t i = 0; i < joining->count; i++) {
+        if (!joining->taken[i] && ms_path_begins_with(&joining->paths[i], prefix, depth - 1)) {
+            const uint32_t caller = models_caller(joining, i);
+
+            inside |= caller > 0 && caller < depth;
+            kept += each_time(&joining->rows[i]);
+        }
+    }
+    for (size_t i = 0; (other = other_at(joining, i)); i++) {
+        if (other->recurs && ms_path_begins_with(&other->path, prefix, depth - 1)) {
+            given_back += (double)other->peak_bytes;
+        }
+    }
+    return inside && given_back <= kept;
 }
 
 /* ---- the join ---- */
@@ -158,18 +246,17 @@ static uint32_t join(const struct joining *joining, struct ms_place prefix[MS_PA
 
     for (;;) {
         const uint64_t below = largest_below(joining, prefix, depth);
+        const bool most = below >= whole - whole / JOINED_PARTS;
 
-        if (below == 0) {
+        if (below == 0 ||
+            (!most && depth > 0 && !is_loops_caller(joining, prefix, depth, prefix[depth]))) {
             break;
         }
-        if (below < whole - whole / JOINED_PARTS && depth > 0 &&
-            !is_loops_caller(joining, prefix, depth, prefix[depth])) {
-            break;
-        }
-        whole = below < whole - whole / JOINED_PARTS ? below : whole;
+        whole = most ? whole : below;
         depth++;
     }
-    while (depth > 1 && keeps_nothing_elsewhere(joining, prefix, depth)) {
+    while (depth > 1 && (keeps_nothing_elsewhere(joining, prefix, depth) ||
+                         keeps_a_graph(joining, prefix, depth))) {
         depth--;
     }
     return depth;
@@ -255,9 +342,8 @@ static void take_rows(struct joining *joining, const struct ms_place *prefix, ui
             joining->taken[i] = true;
             own[count++] = (uint16_t)i;
             add_row(leak, &joining->rows[i]);
-            leak->bytes_each_time += joining->rows[i].rounds > 0
-                                         ? joining->rows[i].grown_bytes / joining->rows[i].rounds
-                                         : 0;
+            leak->bytes_each_time +=
+                joining->rows[i].rounds > 0 ? (uint64_t)each_time(&joining->rows[i]) : 0;
             seen_bytes +=
                 joining->rows[i].degree == MS_GROWTH_SEEN ? joining->rows[i].grown_bytes : 0;
         }

@@ -13,11 +13,17 @@ bool ms_place_same(struct ms_place a, struct ms_place b)
 void ms_path_read(const struct ms_model *model, uint32_t id, struct ms_path *path)
 {
     const struct ms_site_definition *site = ms_definitions_site(model->definitions, id);
+
+    ms_path_read_from(model, site ? site->python : 0, path);
+}
+
+void ms_path_read_from(const struct ms_model *model, uint32_t innermost, struct ms_path *path)
+{
     const struct ms_python_definition *node;
 
     path->count = 0;
-    /* A caller's number is smaller, so this ends. */
-    for (uint32_t at = site ? site->python : 0;
+    /* A caller's number is smaller: this ends. */
+    for (uint32_t at = innermost;
          path->count < MS_PATH_DEPTH && (node = ms_definitions_python(model->definitions, at));
          at = node->caller) {
         const struct ms_code_read *code = ms_definitions_code(model->definitions, node->code);

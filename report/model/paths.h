@@ -26,6 +26,9 @@ struct ms_path {
 /* An unknown site, or one without such frames, has an empty path. */
 void ms_path_read(const struct ms_model *model, uint32_t site, struct ms_path *path);
 
+/* Of a node of Python and those that called it; 0: an empty one. */
+void ms_path_read_from(const struct ms_model *model, uint32_t innermost, struct ms_path *path);
+
 bool ms_place_same(struct ms_place a, struct ms_place b);
 bool ms_path_begins_with(const struct ms_path *path, const struct ms_place *prefix, uint32_t depth);
 

@@ -6,13 +6,18 @@
 
 #define PACKAGES "/venv/lib/python3.11/site-packages"
 
-enum { MOST_DEPTH = 6 };
+enum { MOST_DEPTH = 6, LINES = 4, INSTRUCTION_BYTES = 2 };
+
+/* Python 3.11's line table of a function that has an instruction on each of its lines: an entry of
+ * one instruction without columns, and by how much the line rises. */
+static const char line_table[] = {'\xe8', 0, '\xe8', 2, '\xe8', 2, '\xe8', 2};
 
 static const struct {
     enum loop_site site;
     uint32_t thread;
     struct {
         const char *file, *function;
+        uint32_t line;    /* up to LINES; 0: the function has no lines */
     } frames[MOST_DEPTH]; /* outermost first */
 } stacks[] = {
     {LOOP_PARAMETER,
@@ -105,6 +110,17 @@ static const struct {
      {{"train.py", "main"},
       {PACKAGES "/kit/trainer.py", "Trainer.fit"},
       {PACKAGES "/torch/optim/adam.py", "Adam.step"}}},
+    {LOOP_IN_MAIN, MS_THREAD_PYTHON, {{"script.py", "<module>", 1}, {"script.py", "main", 1}}},
+    {LOOP_IN_MAIN_INPUT,
+     MS_THREAD_PYTHON,
+     {{"script.py", "<module>", 1}, {"script.py", "main", 2}}},
+    {LOOP_IN_MAIN_MODEL,
+     MS_THREAD_PYTHON,
+     {{"script.py", "<module>", 1},
+      {"script.py", "main", 3},
+      {"script.py", "add", 1},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
+      {"net.py", "Net.forward"}}},
 };
 
 /* Where definitions go: into a table, which finds those that are there already, and further. */
@@ -124,23 +140,25 @@ static void add(const struct target *target, uint32_t kind, const void *payload,
 
 /* A node for each frame of each stack, but the same one for the same beginning of two stacks. */
 static uint32_t define_frame(const struct target *target, uint32_t caller, const char *file,
-                             const char *function)
+                             const char *function, uint32_t line)
 {
+    const uint32_t instruction = line > 0 ? (line - 1) * INSTRUCTION_BYTES : 0;
     struct {
         struct ms_code_definition is;
         char text[256];
     } code = {.is = {.version = 0x30b,
                      .first_line = 1,
                      .file_bytes = (uint32_t)strlen(file),
-                     .function_bytes = (uint32_t)strlen(function)}};
+                     .function_bytes = (uint32_t)strlen(function),
+                     .table_bytes = line > 0 ? sizeof(line_table) : 0}};
     uint32_t id = 1;
 
     for (const struct ms_python_definition *is; (is = ms_definitions_python(target->to, id));
          id++) {
         const struct ms_code_read *read = ms_definitions_code(target->to, is->code);
 
-        if (is->caller == caller && strcmp(read->file, file) == 0 &&
-            strcmp(read->function, function) == 0) {
+        if (is->caller == caller && is->instruction == instruction &&
+            strcmp(read->file, file) == 0 && strcmp(read->function, function) == 0) {
             return id;
         }
     }
@@ -156,11 +174,14 @@ static uint32_t define_frame(const struct target *target, uint32_t caller, const
     if (code.is.id == id) {
         memcpy(code.text, file, code.is.file_bytes);
         memcpy(code.text + code.is.file_bytes, function, code.is.function_bytes);
+        memcpy(code.text + code.is.file_bytes + code.is.function_bytes, line_table,
+               code.is.table_bytes);
         add(target, MS_DEFINE_CODE, &code,
-            sizeof(code.is) + code.is.file_bytes + code.is.function_bytes);
+            sizeof(code.is) + code.is.file_bytes + code.is.function_bytes + code.is.table_bytes);
     }
 
-    const struct ms_python_definition node = {.id = id, .caller = caller, .code = code.is.id};
+    const struct ms_python_definition node = {
+        .id = id, .caller = caller, .code = code.is.id, .instruction = instruction};
 
     add(target, MS_DEFINE_PYTHON, &node, sizeof(node));
     return id;
@@ -172,8 +193,8 @@ static void define_sites(const struct target *target)
         uint32_t node = 0;
 
         for (size_t k = 0; k < MOST_DEPTH && stacks[i].frames[k].file; k++) {
-            node =
-                define_frame(target, node, stacks[i].frames[k].file, stacks[i].frames[k].function);
+            node = define_frame(target, node, stacks[i].frames[k].file,
+                                stacks[i].frames[k].function, stacks[i].frames[k].line);
         }
 
         const struct ms_site_definition site = {

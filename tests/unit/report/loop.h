@@ -31,7 +31,10 @@ enum loop_site {
     LOOP_CALL_GRADIENT, /* accumulate > torch.autograd.grad */
     LOOP_APPENDED,      /* train > evaluate > keep */
     LOOP_PACKAGE,       /* main > a package's trainer > Module._call_impl > its model > nn.Linear */
-    LOOP_PACKAGE_UPDATE /* main > a package's trainer > Adam.step */
+    LOOP_PACKAGE_UPDATE, /* main > a package's trainer > Adam.step */
+    LOOP_IN_MAIN,        /* <module> > main */
+    LOOP_IN_MAIN_INPUT,  /* <module> > main, another line */
+    LOOP_IN_MAIN_MODEL   /* <module> > main, a third line > add > Module._call_impl > Net.forward */
 };
 
 struct loop {

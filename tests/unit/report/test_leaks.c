@@ -292,9 +292,62 @@ Test(leaks, of_a_model_that_is_only_called)
     }
     dies(MIB);
     cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
-    expect_culprit("Net.forward");
+    expect_culprit("evaluate");
     cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
     cr_expect_eq(growth->leaks[0].all.round, MS_ROUND_CALL);
+}
+
+/* ---- which line it is ---- */
+
+/* A loop within a function that is called once, and whose inputs are kept with the graphs: nine
+ * parts and seven. */
+Test(leaks, the_line_that_called_the_loop_is_none)
+{
+    born(LOOP_IN_MAIN, GRADIENT);
+    for (int call = 0; call < 10; call++) {
+        born(LOOP_IN_MAIN_INPUT, 70 * MIB);
+        born(LOOP_IN_MAIN_MODEL, 90 * MIB);
+    }
+    dies_at(LOOP_IN_MAIN_MODEL, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("add");
+}
+
+/* The same where nothing tells that main was called once: its caller is as near as one can say. */
+Test(leaks, what_joins_in_a_caller_that_may_be_the_loop)
+{
+    for (int call = 0; call < 10; call++) {
+        born(LOOP_IN_MAIN_INPUT, 70 * MIB);
+        born(LOOP_IN_MAIN_MODEL, 90 * MIB);
+    }
+    dies_at(LOOP_IN_MAIN_MODEL, MIB);
+    expect_culprit("<module>");
+}
+
+/* All that a call of the model asks for stays: the graph, so by who called it. */
+Test(leaks, of_a_graph_the_line_is_who_called_the_model)
+{
+    for (int number = 1; number <= 10; number++) {
+        step(number);
+        born(LOOP_FORWARD, KEPT);
+        died(born(LOOP_PACKAGE, MIB), MIB);
+    }
+    dies(MIB);
+    expect_culprit("train");
+}
+
+/* The model gives back most of what it asks for: it keeps the rest itself. */
+Test(leaks, of_one_tensor_the_line_is_the_models)
+{
+    for (int number = 1; number <= 10; number++) {
+        const uint64_t other = born(LOOP_GATHERED, 2 * KEPT);
+
+        step(number);
+        born(LOOP_FORWARD, KEPT);
+        died(other, 2 * KEPT);
+    }
+    dies(MIB);
+    expect_culprit("Net.forward");
 }
 
 /* What a worker of autograd asked for was asked for by who called autograd. */
