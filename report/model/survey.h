@@ -160,7 +160,7 @@ struct ms_temporary {
 
 /* A line of the program that makes PyTorch give back its cached memory (torch.cuda.empty_cache). */
 struct ms_emptying {
-    uint32_t site;
+    uint32_t site;                 /* the first of that line */
     uint64_t calls, pieces, bytes; /* pieces: segments or pages */
     uint64_t chunks_before;        /* made before the first call; driver calls likewise */
     uint64_t driver_calls_before;

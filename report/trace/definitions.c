@@ -320,6 +320,14 @@ const struct ms_site_definition *ms_definitions_site(const ms_definitions_t *def
     return find(definitions, MS_DEFINE_SITE, id);
 }
 
+bool ms_definitions_same_line(const ms_definitions_t *definitions, uint32_t site, uint32_t other)
+{
+    const struct ms_site_definition *a = ms_definitions_site(definitions, site);
+    const struct ms_site_definition *b = ms_definitions_site(definitions, other);
+
+    return site == other || (a && b && a->python != 0 && a->python == b->python);
+}
+
 uint32_t ms_definitions_site_count(const ms_definitions_t *definitions)
 {
     const size_t places = definitions->by_id[MS_DEFINE_SITE].bytes / sizeof(void *);

@@ -22,6 +22,9 @@ JOB = """
     for step in range(20):
         layer(torch.zeros(4096, 1024, device="cuda")).mean().backward()
         layer.zero_grad()
+        # PyTorch has a pool of its own for 1 MiB and less.
+        small = [torch.zeros(1 << 18, device="cuda") for _ in range(8)]
+        del small
         if EVERY and step % EVERY == 0:
             torch.cuda.empty_cache()  # here
 """

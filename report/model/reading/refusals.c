@@ -96,15 +96,6 @@ void ms_refusals_meet(struct ms_refusals *refusals, uint64_t device, uint64_t by
     refusals->smallest_open[device] = smallest;
 }
 
-/* Whether both come from the same line of Python or, without one, from one site. */
-static bool same_line(const struct ms_model *model, uint32_t a, uint32_t b)
-{
-    const struct ms_site_definition *one = ms_definitions_site(model->definitions, a);
-    const struct ms_site_definition *other = ms_definitions_site(model->definitions, b);
-
-    return a == b || (one && other && one->python != 0 && one->python == other->python);
-}
-
 static uint64_t apart(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : b - a;
@@ -124,7 +115,7 @@ static bool asked_again(const struct ms_model *model, const struct ms_model_oom 
            apart(a->live_bytes, b->live_bytes) < a->requested_bytes / SAME_PARTS &&
            now->record.allocations - before->record.allocations <= SAME_ALLOCATIONS &&
            before->recovered == now->recovered && before->verdict == now->verdict &&
-           same_line(model, (uint32_t)a->site, (uint32_t)b->site);
+           ms_definitions_same_line(model->definitions, (uint32_t)a->site, (uint32_t)b->site);
 }
 
 /* The newest one of a row stands for all. False: there is no memory. */

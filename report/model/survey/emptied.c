@@ -17,13 +17,16 @@ static uint64_t driver_calls(const struct ms_aggregate *sums)
     return calls;
 }
 
-/* Null: there are too many. */
+/* One call gives back memory of several pools, by several native stacks: a row is a line of
+ * Python's. Null: there are too many. */
 static struct ms_emptying *row_of(struct ms_sampler *sampler, uint32_t site)
 {
+    const ms_definitions_t *definitions = sampler->model->definitions;
     struct ms_survey_device *to = sampler->to;
     size_t i = 0;
 
-    while (i < to->emptying_count && to->emptyings[i].site != site) {
+    while (i < to->emptying_count &&
+           !ms_definitions_same_line(definitions, to->emptyings[i].site, site)) {
         i++;
     }
     if (i == MS_SURVEY_EMPTYINGS) {
@@ -45,10 +48,10 @@ void ms_sampler_given_back(struct ms_sampler *sampler, const struct ms_event *ev
     struct ms_emptying *row = row_of(sampler, event->site);
 
     if (row) {
-        row->calls += sampler->emptied_by != event->site;
+        row->calls += sampler->emptied_by != row->site;
         row->pieces++;
         row->bytes += event->bytes;
-        sampler->emptied_by = event->site;
+        sampler->emptied_by = row->site;
     }
 }
 
