@@ -313,7 +313,7 @@ uint64_t ms_device_range_freed(struct ms_device *device, ms_addr_t addr)
     return 0;
 }
 
-static bool holds(struct ms_device *device, ms_addr_t addr)
+bool ms_device_holds(const struct ms_device *device, ms_addr_t addr)
 {
     uint32_t count = atomic_load_explicit(&device->range_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
@@ -330,7 +330,7 @@ struct ms_device *ms_device_holding(ms_addr_t addr)
 {
     for (int d = 0; d < MS_DEVICES_MAX; d++) {
         struct ms_device *device = ms_device_get(d);
-        if (device && holds(device, addr)) {
+        if (device && ms_device_holds(device, addr)) {
             return device;
         }
     }

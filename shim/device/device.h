@@ -144,6 +144,9 @@ int ms_devices_used(void);
 /* The cap of a device of this size; also before the device is made. */
 uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes);
 
+/* Whether the pool of this device has this address. Lock-free. */
+bool ms_device_holds(const struct ms_device *device, ms_addr_t addr);
+
 /* The device whose pool has this address; null if no pool has it. Lock-free. */
 struct ms_device *ms_device_holding(ms_addr_t addr);
 

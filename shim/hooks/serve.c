@@ -77,7 +77,8 @@ MS_HOT void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t
     if (bytes > 0) {
         ms_serve_range_in_maps(at, (uint64_t)bytes);
     }
-    if (bytes > 0 && !d->pool) {
+    if (bytes > 0 && atomic_load_explicit(&d->forwarded_live_bytes, memory_order_relaxed) != 0 &&
+        !ms_device_holds(d, at)) {
         ms_forwarded_arena(at);
     }
     ms_status_t status = bytes > 0

@@ -146,6 +146,26 @@ say(logged=Logger.seen)
 """
 )
 
+# Parts of a block that the driver serves, as it does managed memory.
+DRIVERS_OWN = (
+    DEVICE
+    + """
+use()
+managed = ctypes.c_uint64()
+must(cuda.cuMemAllocManaged(ctypes.byref(managed), ctypes.c_size_t(64 << 20), 1))
+keep(2)
+seen = [memshim.stats().live_bytes]
+for part in range(2):
+    memshim.range_born(0, managed.value + (part << 22), 4 << 20)
+    seen.append(memshim.stats().live_bytes)
+memshim.range_died(0, managed.value, 4 << 20)
+seen.append(memshim.stats().live_bytes)
+must(cuda.cuMemFree_v2(managed))
+seen.append(memshim.stats().live_bytes)
+say(seen=seen)
+"""
+)
+
 # A pool of one block, whose hooks are told as CuPy's are: by keywords, of sizes that it rounds up.
 CUPY = """
 class MemoryHook:
@@ -193,6 +213,35 @@ with MemshimHook():
     pool.free((4 << 20) - 100, block.value)
     seen.append(live())
 say(seen=seen)
+"""
+)
+
+
+# The collector runs while the hook looks an array up, and what it finds frees another array.
+COLLECTED = (
+    DEVICE
+    + """
+import faulthandler, gc
+from cupy import cuda as pool
+from memshim.cupy import MemshimHook
+faulthandler.dump_traceback_later(20, exit=True)
+use()
+block = ctypes.c_uint64()
+must(cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(64 << 20)))
+class Size(int):
+    def __radd__(self, address):
+        gc.collect()
+        return address + int(self)
+class Array:
+    def __init__(self): self.itself = self
+    def __del__(self): pool.free(2 << 20, block.value)
+with MemshimHook():
+    pool.alloc(64 << 20, block.value)
+    pool.malloc(2 << 20, block.value)
+    Array()
+    for hook in pool.hooks:
+        hook.malloc_postprocess(device_id=0, mem_size=Size(4 << 20), mem_ptr=block.value + (4 << 20))
+    say(live=memshim.stats().live_bytes)
 """
 )
 
@@ -335,6 +384,16 @@ class Package(ProcessTest):
         said = json.loads(self.python(ARRAYS, shim=True, **made_up).stdout)
         self.assertEqual(said["seen"], [64 * MIB, 4 * MIB, 6 * MIB, 2 * MIB])
         self.assertEqual(sum(site["bytes"] for site in self.report()["call_sites"]), 38 * MIB)
+
+    def test_the_collector_frees_an_array_while_another_is_looked_up(self) -> None:
+        made_up = {"cupy__cuda": CUPY, "cupy____init__": ""}
+        said = json.loads(self.python(COLLECTED, shim=True, **made_up).stdout)
+        self.assertEqual(said["live"], 4 * MIB)
+
+    def test_parts_of_the_drivers_own_blocks_count_once(self) -> None:
+        said = json.loads(self.python(DRIVERS_OWN, shim=True).stdout)
+        self.assertEqual(said["seen"], [size * MIB for size in (66, 6, 10, 6, 2)])
+        self.assertEqual(self.report()["devices"][0]["peak_live_bytes"], 66 * MIB)
 
     def test_allocations_inside_of_rmms_pool(self) -> None:
         made_up = {"rmm__mr": RMM, "rmm____init__": ""}
