@@ -29,7 +29,8 @@ class _Blocks:
     """The pool's, of all threads, that were seen made; and the arrays in them."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # The collector may run while a thread holds it, and free arrays in that thread.
+        self.lock = threading.RLock()
         self.starts: list[int] = []
         self.ends: dict[int, int] = {}
         self.arrays: set[int] = set()
