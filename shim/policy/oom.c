@@ -13,8 +13,10 @@
 #include "shim/device/nvml.h"
 #include "shim/device/overhead.h"
 #include "shim/device/sample.h"
+#include "shim/driver/caller.h"
 #include "shim/driver/torch_library.h"
 #include "shim/policy/spill.h"
+#include "shim/process/guard.h"
 #include "shim/process/log.h"
 #include "shim/process/session.h"
 #include "shim/sites/site.h"
@@ -318,6 +320,14 @@ static void say_group(const struct ms_device *device)
                 ms_bytes_text(others, all, sizeof all), count);
 }
 
+/* Whether PyTorch reports what becomes of a call that is refused: it has reported something before,
+ * or its allocator makes this call. */
+static bool torch_tells(void)
+{
+    return ms_torch_library_reports() ||
+           (ms_library_at(ms_caller()) == MS_LIBRARY_C10_CUDA && ms_torch_library_will_report());
+}
+
 /* After a refusal PyTorch often empties its cache and asks again. So the user is warned of the
  * error that PyTorch raises in the end. */
 static void record(struct ms_device *device, const struct ms_oom_state *state)
@@ -338,7 +348,7 @@ static void record(struct ms_device *device, const struct ms_oom_state *state)
     }
     (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
     /* PyTorch raises an error of its own, but only for device memory. */
-    bool news = state->source != MS_OOM_DRIVER || !ms_torch_library_reports();
+    bool news = state->source != MS_OOM_DRIVER || !torch_tells();
     bool warn = news && !atomic_flag_test_and_set(&said[state->source]);
     ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s%s", device->ordinal, sentence,
            trace != NULL ? GROWTH_IN_REPORT : "");

@@ -333,6 +333,24 @@ class OutOfMemory(unittest.TestCase):
         self.assertRegex(job.result.stderr, r"memshim: device 0: OUT OF MEMORY: asked for 1.00 GiB")
         self.assertIn(last["sentence"], job.texts[0])
 
+    def test_is_said_once_of_the_first_tensor(self) -> None:
+        """PyTorch has told of nothing yet when the call for it is refused."""
+        source = """\
+            import torch
+            torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+        """
+        for mode in ("native", "off"):
+            with self.subTest(mode=mode):
+                job = harness.run_memshim(
+                    source,
+                    MEMSHIM_LIMIT="1GiB",
+                    MEMSHIM_TORCH=mode,
+                    PYTORCH_ALLOC_CONF="expandable_segments:True",
+                )
+                said = [line for line in job.result.stderr.splitlines() if "OUT OF MEM" in line]
+                self.assertEqual(len(said), 1, job.result.stderr)
+                self.assertIn("asked for 1.00 GiB", said[0])
+
     def test_a_batch_finder_recovers(self) -> None:
         job = harness.run_memshim(FINDER, MEMSHIM_LIMIT="2500MiB")
         end = job.result.check().lines("end")[0]
