@@ -75,6 +75,41 @@ const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model)
     return fatal;
 }
 
+bool ms_model_oom_is_behind(const struct ms_model *model, size_t index)
+{
+    const struct ms_model_oom *oom = ms_model_oom_at(model, index);
+    const uint64_t bytes = oom->record.state.requested_bytes;
+
+    if (oom->record.state.source != MS_OOM_DRIVER) {
+        return false;
+    }
+    for (size_t i = index + 1; i < ms_model_oom_count(model); i++) {
+        const struct ms_model_oom *later = ms_model_oom_at(model, i);
+
+        if (later->device != oom->device || later->record.state.source == MS_OOM_HOST) {
+            continue;
+        }
+        if (later->record.state.source == MS_OOM_TORCH) {
+            /* What it got before that refusal counts as refused, too. */
+            return later->record.state.refused_bytes >= bytes;
+        }
+        if (later->record.state.requested_bytes != bytes) {
+            return false;
+        }
+    }
+    return false;
+}
+
+size_t ms_model_ooms_of_program(const struct ms_model *model)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        count += ms_model_oom_is_behind(model, i) ? 0 : 1;
+    }
+    return count;
+}
+
 int ms_model_main_device(const struct ms_model *model)
 {
     const struct ms_model_oom *fatal = ms_model_fatal_oom(model);

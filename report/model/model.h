@@ -130,6 +130,13 @@ static inline struct ms_model_oom *ms_model_oom_at(const struct ms_model *model,
     return (struct ms_model_oom *)model->ooms.at + index;
 }
 
+/* Whether the driver refused this call to PyTorch, and the next entry of the device is the
+ * out-of-memory that PyTorch then raised. */
+bool ms_model_oom_is_behind(const struct ms_model *model, size_t index);
+
+/* The out-of-memories without those. */
+size_t ms_model_ooms_of_program(const struct ms_model *model);
+
 /* The out-of-memory that ended the run: the last one without recovery, PyTorch's own rather than
  * the driver's refusal behind it. Null: there is none. */
 const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model);

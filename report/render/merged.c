@@ -43,7 +43,7 @@ static void fill_answer(struct ms_rank *rank, const struct ms_model *model)
 {
     const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
 
-    rank->ooms = ms_model_oom_count(model);
+    rank->ooms = ms_model_ooms_of_program(model);
     if (fatal) {
         rank->died_of_oom = true;
         rank->oom_unix_ns = model->header.start_unix_ns + fatal->time_ns;

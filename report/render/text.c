@@ -43,28 +43,12 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
     }
 }
 
-/* Whether PyTorch raised an out-of-memory of its own after the driver's refusal. */
-static bool is_behind_torchs(const struct ms_model *model, size_t index)
-{
-    const struct ms_model_oom *oom = ms_model_oom_at(model, index);
-
-    for (size_t i = index + 1; i < ms_model_oom_count(model); i++) {
-        const struct ms_model_oom *later = ms_model_oom_at(model, i);
-
-        if (later->device == oom->device && later->record.state.source == MS_OOM_TORCH) {
-            return oom->record.state.source == MS_OOM_DRIVER &&
-                   later->record.state.refused_bytes == oom->record.state.requested_bytes;
-        }
-    }
-    return false;
-}
-
 static const char *what_became(const struct ms_model *model, size_t index)
 {
-    if (ms_model_oom_at(model, index)->recovered) {
-        return "recovered";
+    if (ms_model_oom_is_behind(model, index)) {
+        return "behind PyTorch's";
     }
-    return is_behind_torchs(model, index) ? "behind PyTorch's" : "not recovered";
+    return ms_model_oom_at(model, index)->recovered ? "recovered" : "not recovered";
 }
 
 static void add_ooms(const struct ms_model *model, struct ms_buffer *out)

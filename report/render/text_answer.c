@@ -464,7 +464,7 @@ static void add_loading(const struct ms_model *model, int device, struct ms_buff
 
 static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
 {
-    const size_t count = ms_model_oom_count(model);
+    const size_t count = ms_model_ooms_of_program(model);
 
     if (count == 0) {
         ms_buffer_format(out, "  ooms   no out-of-memory%s\n",
