@@ -169,9 +169,45 @@ static bool find_in_few(const struct ms_growth_clock *clock, const uint64_t *sam
            ms_growth_fit(clock->step, samples, first, clock->count, slope);
 }
 
+/* The first sample after the last out-of-memory from which the program went on. What it gave up
+ * there does not show that nothing grows. 0: there is none. */
+static size_t behind_last_oom(const struct ms_sampler *sampler)
+{
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
+    size_t behind = 0;
+
+    for (size_t i = 0; i < ms_model_oom_count(sampler->model); i++) {
+        const struct ms_model_oom *oom = ms_model_oom_at(sampler->model, i);
+        size_t sample = behind;
+
+        while (sample < clock->count && clock->time_ns[sample] <= oom->time_ns) {
+            sample++;
+        }
+        if (oom->device == (uint64_t)sampler->device && sample < clock->count) {
+            behind = sample;
+        }
+    }
+    return behind;
+}
+
+/* Looks at the whole run first, then at what came after the last out-of-memory. */
+static bool find_in_many(const struct ms_growth_clock *clock, const uint64_t *samples,
+                         size_t behind_oom, struct ms_slope *slope)
+{
+    if (ms_growth_find(clock->step, samples, clock->count, slope)) {
+        return true;
+    }
+    if (behind_oom == 0 || !ms_growth_find(clock->step + behind_oom, samples + behind_oom,
+                                           clock->count - behind_oom, slope)) {
+        return false;
+    }
+    slope->first += behind_oom;
+    return true;
+}
+
 /* samples_room: the room of a site's row, in samples. */
 static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samples_room,
-                      struct ms_buffer *growing)
+                      size_t behind_oom, struct ms_buffer *growing)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
     const struct ms_sampled_site *site = &sampler->sites[id];
@@ -182,7 +218,7 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
     struct ms_slope slope;
 
     if (few ? !find_in_few(clock, samples, &slope)
-            : !ms_growth_find(clock->step, samples, clock->count, &slope)) {
+            : !find_in_many(clock, samples, behind_oom, &slope)) {
         return;
     }
 
@@ -235,9 +271,12 @@ static void take_seen(struct ms_sampler *sampler, struct ms_buffer *growing)
         growth->known = true;
         take_whole(sampler);
     }
+
+    const size_t behind_oom = behind_last_oom(sampler);
+
     for (uint32_t id = 0; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
         if (sampler->sites[id].samples > 0) {
-            take_site(sampler, id, samples_room, growing);
+            take_site(sampler, id, samples_room, behind_oom, growing);
         }
     }
 }

@@ -161,6 +161,33 @@ Test(survey, a_cap_that_was_met_is_not_foretold)
     cr_expect_eq(growth->cap_at_step, 0);
 }
 
+/* A program that runs out of memory, lets half of what it kept go, and goes on keeping. */
+Test(survey, a_leak_goes_on_behind_what_was_caught)
+{
+    const struct ms_oom_state state = synthetic_oom(GIB, MS_OOM_TORCH);
+    uint64_t ids[3 * STEPS];
+    unsigned first = 0, last = 0;
+
+    for (unsigned step = 1; step <= 3 * STEPS; step++) {
+        emit((struct ms_event){.kind = MS_EVENT_STEP, .id = step});
+        ids[last++] = block(SITE_LEAK, MIB);
+        if (step % STEPS == 0 && step < 3 * STEPS) {
+            ms_trace_oom(trace, 0, &state);
+            for (const unsigned middle = (first + last) / 2; first < middle; first++) {
+                release(ids[first], MIB);
+            }
+        }
+    }
+
+    const struct ms_growth *growth = &survey(MS_SURVEY_SUMS)->growth;
+
+    cr_assert_eq(growth->count, 1);
+    cr_expect_eq(growth->sites[0].site, SITE_LEAK);
+    cr_expect_eq(growth->sites[0].degree, MS_GROWTH_SEEN);
+    cr_expect_eq(growth->sites[0].bytes_per_round, (double)MIB);
+    cr_expect_eq(growth->sites[0].since_step, 2 * STEPS + 1);
+}
+
 Test(survey, nothing_grows)
 {
     train(STEPS + 1);
