@@ -127,14 +127,13 @@ static bool is_too_little(const struct ms_recording *recording)
     return recording->peak_live_bytes < LEAST_LIVE_BYTES;
 }
 
-/* Whether only a part of the run was recorded that does not represent the whole. */
+/* Whether the recording does not represent the whole run: it is a part of it, or of its memory. */
 static bool lacks_peak(const struct ms_model *model, const struct ms_recording *recording)
 {
     const struct ms_aggregate *sums = &model->devices[recording->device].sums;
     const uint64_t peak_bytes = ms_aggregate_peak_live(sums).live_bytes;
 
-    return ms_recording_is_part(recording) &&
-           recording->peak_live_bytes < peak_bytes - peak_bytes / NEAR_PEAK;
+    return recording->peak_live_bytes < peak_bytes - peak_bytes / NEAR_PEAK;
 }
 
 static void try_overhead(struct ms_model *model, uint64_t most_operations,
@@ -149,8 +148,11 @@ static void try_overhead(struct ms_model *model, uint64_t most_operations,
     }
     recording = take_recording(model, (unsigned)device, most_operations / SEARCH);
     if (recording && lacks_peak(model, recording)) {
-        found->why = "the run has too many events to be replayed for a report, and its peak comes "
-                     "late: memshim replay --min-cap does it";
+        found->why = ms_recording_is_part(recording)
+                         ? "the run has too many events to be replayed for a report, and its peak "
+                           "comes late: memshim replay --min-cap does it"
+                         : "much of what was live at the peak the program mapped itself, or has of "
+                           "another process: no replay places that";
     } else if (recording && is_too_little(recording)) {
         found->why = "too little was live for a ratio: what is found is to 2 MiB";
     } else if (!recording || !ms_overhead_search(recording, found)) {

@@ -158,3 +158,38 @@ Test(passes, without_a_survey_the_trace_is_read_again)
     cr_assert_eq(model->what_if.replays, found.replays);
     ms_model_delete(model);
 }
+
+/* 64 MiB that the program mapped itself, gone before 48 MiB came: what those take says nothing of
+ * the most that was live. */
+Test(passes, where_the_program_mapped_most_no_ratio_is_told)
+{
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+    const struct ms_event block = {.kind = MS_EVENT_BLOCK_ALLOC,
+                                   .id = 1,
+                                   .addr = UINT64_C(1) << 40,
+                                   .bytes = 48 * MIB,
+                                   .aux = 48 * MIB};
+    struct ms_event mapped = {.kind = MS_EVENT_BLOCK_ALLOC,
+                              .owner = MS_OWNER_APPLICATION,
+                              .id = 2,
+                              .addr = UINT64_C(1) << 41,
+                              .bytes = 64 * MIB,
+                              .aux = 64 * MIB};
+    struct ms_model *model;
+    char why[512] = "";
+
+    ms_trace_emit(trace, &mapped);
+    mapped.kind = MS_EVENT_BLOCK_FREE;
+    mapped.aux = 0;
+    ms_trace_emit(trace, &mapped);
+    ms_trace_emit(trace, &block);
+    ms_trace_close(trace, true, 0);
+    model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
+    cr_assert_not_null(model, "%s", why);
+    ms_what_if_expect(model, MS_WHAT_IF_OPERATIONS);
+    ms_model_survey(model, MS_SURVEY_WHOLE);
+    ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
+    cr_expect_eq(model->what_if.overhead.min_cap_bytes, 0);
+    cr_expect_not_null(model->what_if.overhead.why);
+    ms_model_delete(model);
+}
