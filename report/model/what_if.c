@@ -28,7 +28,7 @@ static const char *obstacle_beside(const struct ms_oom_state *state)
     const enum ms_verdict verdict = ms_verdict_rule(&terms);
 
     if (verdict == MS_VERDICT_CAP && terms.torch_refused) {
-        return "PyTorch itself refused, by a fraction of its own";
+        return "PyTorch itself refused, and asked no driver";
     }
     if (verdict == MS_VERDICT_NOT_DEVICE) {
         return "what was missing is not the device's";

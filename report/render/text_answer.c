@@ -227,7 +227,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
     case MS_VERDICT_CAP:
         return judgement->short_bytes == 0
                    ? "raise or drop per_process_memory_fraction (in the program, or in "
-                     "PYTORCH_ALLOC_CONF)"
+                     "PYTORCH_ALLOC_CONF), where one is set"
                    : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT";
     case MS_VERDICT_FRAGMENTATION:
         return advice_on_holes(oom->record.state.pinned_by);

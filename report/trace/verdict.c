@@ -185,7 +185,8 @@ static void say_torch_refused(const struct ms_oom_state *state, char *text, size
     }
     snprintf(text, text_bytes,
              "the bytes were there, PyTorch itself refused: its "
-             "set_per_process_memory_fraction counts what it keeps cached");
+             "set_per_process_memory_fraction, which counts what it keeps cached, or an allocator "
+             "of the program's own in one of its memory pools");
 }
 
 /* "python3 (pid 4711): 1.90 GiB"; in a damaged trace the name may be anything. */

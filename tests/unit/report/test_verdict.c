@@ -230,8 +230,9 @@ Test(verdict, pytorch_own_limit)
     state.source = MS_OOM_TORCH;
     expect(&state, MS_VERDICT_CAP, 0,
            "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
-           "cap: the bytes were there, PyTorch itself refused: its set_per_process_memory_fraction "
-           "counts what it keeps cached.");
+           "cap: the bytes were there, PyTorch itself refused: its "
+           "set_per_process_memory_fraction, which counts what it keeps cached, or an allocator of "
+           "the program's own in one of its memory pools.");
 }
 
 /* Also where the bytes lie in holes: nobody asked for them. */
