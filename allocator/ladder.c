@@ -326,21 +326,6 @@ static ms_status_t take_when_done(struct ms_pool *pool, const struct ms_request 
     return status == MS_ERR_NO_MEMORY ? take(pool, request, bytes, out) : status;
 }
 
-/* Waits for some of the work on freed memory, in holes too. False: there was none, or it timed
- * out. */
-static bool wait_for_work(struct ms_pool *pool, unsigned turn, struct ms_wait *wait)
-    MS_REQUIRES(ms_growth_role)
-{
-    ms_fences_take(pool, true);
-    ms_epochs_fence(pool);
-    if (!ms_fences_wait(pool, turn, wait) && !ms_epochs_wait(pool, wait)) {
-        return false;
-    }
-    (void)ms_fences_poll(pool);
-    ms_epochs_poll(pool);
-    return true;
-}
-
 static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request *request,
                                   uint64_t bytes, struct ms_wait *wait, struct ms_block_info *out)
     MS_REQUIRES(ms_growth_role)
@@ -348,7 +333,7 @@ static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request 
     ms_status_t status = MS_ERR_NO_MEMORY;
     for (unsigned turn = 0;
          ms_wait_left_ns(wait) > 0 && may_change_backing(pool) && !hopeless(pool, bytes); turn++) {
-        if (!wait_for_work(pool, turn, wait)) {
+        if (!ms_work_wait(pool, turn, wait)) {
             break;
         }
         status = reuse(pool, request, bytes, out);
@@ -443,7 +428,7 @@ static ms_status_t spill(struct ms_pool *pool, const struct ms_request *request,
     MS_REQUIRES(ms_growth_role)
 {
     for (unsigned turn = 0; ms_wait_left_ns(wait) > 0 && any_pending(pool); turn++) {
-        if (!wait_for_work(pool, turn, wait)) {
+        if (!ms_work_wait(pool, turn, wait)) {
             break;
         }
     }

@@ -129,14 +129,14 @@ void ms_pool_settle(ms_pool_t *pool)
 {
     struct ms_wait wait = ms_wait_begin(pool, true);
     ms_growth_acquire(pool);
-    bool again = !pool->ops->capturing(pool->ops->ctx);
-    for (unsigned turn = 0; again; turn++) {
-        ms_fences_take(pool, true);
-        ms_epochs_fence(pool);
-        (void)ms_fences_poll(pool);
-        ms_epochs_poll(pool);
-        again =
-            ms_wait_left_ns(&wait) > 0 && lacks_pending(pool) && ms_fences_wait(pool, turn, &wait);
+    if (!pool->ops->capturing(pool->ops->ctx)) {
+        ms_work_fence(pool);
+        ms_work_poll(pool);
+        for (unsigned turn = 0; ms_wait_left_ns(&wait) > 0 && lacks_pending(pool); turn++) {
+            if (!ms_work_wait(pool, turn, &wait)) {
+                break;
+            }
+        }
     }
     uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
     if (pool->granule_bytes != 0 && !pool->ops->capturing(pool->ops->ctx) &&

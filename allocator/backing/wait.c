@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the time that a request may wait for queued work: see wait.h. */
+/* Waiting for queued work, and how long a request may: see wait.h. */
 #include "allocator/backing/wait.h"
+#include "allocator/backing/epochs.h"
+#include "allocator/backing/fences.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/clock.h"
 #include "allocator/pool_state.h"
@@ -28,4 +30,26 @@ void ms_wait_spend(const struct ms_pool *pool, struct ms_wait *wait, uint64_t sp
 {
     wait->left_ns = ms_less(wait->left_ns, spent_ns);
     wait->quiet_ns = completed ? pool->config.wait_limit_ns : ms_less(wait->quiet_ns, spent_ns);
+}
+
+void ms_work_fence(struct ms_pool *pool)
+{
+    ms_fences_take(pool, true);
+    ms_epochs_fence(pool);
+}
+
+void ms_work_poll(struct ms_pool *pool)
+{
+    (void)ms_fences_poll(pool);
+    ms_epochs_poll(pool);
+}
+
+bool ms_work_wait(struct ms_pool *pool, unsigned turn, struct ms_wait *wait)
+{
+    ms_work_fence(pool);
+    if (!ms_fences_wait(pool, turn, wait) && !ms_epochs_wait(pool, wait)) {
+        return false;
+    }
+    ms_work_poll(pool);
+    return true;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a request may wait for work that is queued. */
+/* Waiting for work that is queued on what was freed, and how long a request may. */
 #ifndef MEMSHIM_ALLOCATOR_BACKING_WAIT_H
 #define MEMSHIM_ALLOCATOR_BACKING_WAIT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/space/block.h"
 
 /* The time of the device's table, or the host's. */
@@ -25,5 +26,14 @@ void ms_wait_spend(const struct ms_pool *pool, struct ms_wait *wait, uint64_t sp
 
 /* The longest wait allowed now; 0: the time is up. */
 uint64_t ms_wait_left_ns(const struct ms_wait *wait);
+
+/* Takes fences of all that was freed, in holes too; and looks which of that is done. */
+void ms_work_fence(struct ms_pool *pool) MS_REQUIRES(ms_growth_role);
+void ms_work_poll(struct ms_pool *pool) MS_REQUIRES(ms_growth_role);
+
+/* Both, with a wait for some of it in between, where it is `turn`'s turn (fences.h). The growth
+ * lock is let go meanwhile. False: there is nothing to wait for, or no time. */
+bool ms_work_wait(struct ms_pool *pool, unsigned turn, struct ms_wait *wait)
+    MS_REQUIRES(ms_growth_role);
 
 #endif
