@@ -146,7 +146,9 @@ static ms_status_t use_behind_wait(struct ms_pool *pool, struct ms_range *range,
         ms_range_make_free(pool, range, batch);
     }
     ms_state_release(pool);
-    return status;
+    /* A capture that begins just now, a stream that has no name for others: no other rung is barred
+     * by that. */
+    return status < MS_OK ? MS_ERR_NO_MEMORY : status;
 }
 
 ms_status_t ms_fences_reuse_behind_wait(struct ms_pool *pool, const struct ms_request *request,

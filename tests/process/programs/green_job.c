@@ -131,6 +131,26 @@ static void default_streams_are_two(void)
     MUST(pthread_join(thread, NULL));
 }
 
+/* Another stream's memory is waited for on the host: no wait can be queued on that default stream,
+ * which no other context can name. */
+static void default_stream_waits(void)
+{
+    CUdeviceptr first, next;
+    size_t bytes, total;
+    begin_with_primary();
+    MUST(cuMemFree(block));
+    MUST(cuMemGetInfo(&bytes, &total));
+    bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
+    MUST(cuMemAllocAsync(&first, bytes, NULL));
+    pthread_t thread = hold(NULL);
+    MUST(cuMemFreeAsync(first, NULL));
+    MUST(cuCtxSetCurrent(converted));
+    MUST(cuMemAllocAsync(&next, BLOCK_BYTES, NULL));
+    EXPECT(atomic_load(&released));
+    MUST(cuMemFreeAsync(next, NULL));
+    MUST(pthread_join(thread, NULL));
+}
+
 /* ---- what is charged */
 
 static void costs_no_context(void)
@@ -142,6 +162,19 @@ static void costs_no_context(void)
     MUST(cuMemFree(block));
     MUST(cuMemAlloc(&block, BLOCK_BYTES));
     EXPECT(free_bytes() == before);
+}
+
+/* Nor is room kept for a context that was not made: here it would have been the primary one. */
+static void refused_costs_nothing(void)
+{
+    MUST(cuCtxCreate(&context, NULL, 0, 0));
+    MUST(cuMemAlloc(&block, BLOCK_BYTES));
+    size_t before = free_bytes();
+    for (int i = 0; i < BLOCKS; i++) {
+        EXPECT(cuGreenCtxCreate(&green, NULL, 0, CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS);
+    }
+    EXPECT(free_bytes() == before);
+    MUST(cuMemFree(block));
 }
 
 /* ---- what is left */
@@ -231,7 +264,9 @@ static const struct test_case cases[] = {
     {"default_stream_halts", default_stream_halts},
     {"default_stream_reuse", default_stream_reuse},
     {"default_streams_are_two", default_streams_are_two},
+    {"default_stream_waits", default_stream_waits},
     {"costs_no_context", costs_no_context},
+    {"refused_costs_nothing", refused_costs_nothing},
     {"memory_outlives_it", memory_outlives_it},
     {"stream_is_left", stream_is_left},
     {"primary_goes_with_it", primary_goes_with_it},

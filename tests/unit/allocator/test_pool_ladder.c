@@ -154,6 +154,27 @@ Test(pool_ladder, another_streams_memory_comes_behind_a_wait_when_the_cap_is_rea
     rig_end(rig);
 }
 
+/* A capture that another thread begins just now, a default stream that is known to no table: such
+ * waits cannot be queued, and no other rung is barred by that. */
+static void wait_is_refused(ms_status_t why)
+{
+    struct rig *rig = rig_of(256 * MIB, 8 * MIB);
+    struct ms_block_info a = rig_alloc(rig, 8 * MIB, S1);
+    rig_work(rig, a, S1);
+    rig_free(rig, a, S1);
+    ms_dry_fail(rig->dry, MS_DRY_STREAM_WAIT, 1, why);
+    struct ms_block_info b = rig_alloc(rig, 4 * MIB, S2);
+    cr_assert_gt(ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT), 0);
+    rig_work(rig, b, S2);
+    rig_end(rig);
+}
+
+Test(pool_ladder, where_no_wait_can_be_queued_the_host_waits)
+{
+    wait_is_refused(MS_ERR_NOT_SUPPORTED);
+    wait_is_refused(MS_ERR_NOT_READY);
+}
+
 /* One of two streams never gets on; whichever it is, what the other frees is found. */
 static void one_stands_still(ms_stream_t still, ms_stream_t moving, bool moving_first)
 {
