@@ -181,11 +181,11 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice
     }
     CUcontext primary = NULL;
     struct ms_context *context = NULL;
-    if (result != CUDA_SUCCESS ||
-        MS_REAL(cuDevicePrimaryCtxRetain)(&primary, dev) != CUDA_SUCCESS) {
+    CUresult held =
+        result == CUDA_SUCCESS ? MS_REAL(cuDevicePrimaryCtxRetain)(&primary, dev) : result;
+    if (creation_end(&creation, &primary, held) != CUDA_SUCCESS) {
         return result;
     }
-    (void)creation_end(&creation, &primary, result);
     (void)ms_context_of(primary, &context);
     if (context) {
         ms_green_add(*green, dev, context);
