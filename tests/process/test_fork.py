@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import unittest
+from typing import Any
 
-from machine import GIB, MIB, ProcessTest, only_report, program
+from machine import GIB, MIB, SHIM, ProcessTest, only_report, program
 
 JOB = program("fork_job")
 
 
 class Forks(ProcessTest):
-    def job(self, *arguments: object) -> None:
+    def job(self, *arguments: object, **settings: Any) -> None:
         result = self.run_under_shim(
             JOB,
             *map(str, arguments),
@@ -22,6 +23,7 @@ class Forks(ProcessTest):
             SIMGPU_CONTEXT=16 * MIB,
             SIMGPU_DELAY_US="0-200",
             XDG_CACHE_HOME=self.folder / "cache",
+            **settings,
         ).check()
         self.assertEqual(result.stdout, "done\n", result.describe())
         self.assertGreater(only_report(self.output)["devices"][0]["spill"]["spills"], 0)
@@ -31,6 +33,17 @@ class Forks(ProcessTest):
 
     def test_while_one_spills(self) -> None:
         self.job("spill", 8)
+
+    def test_a_child_asks_nothing_of_the_loader(self) -> None:
+        """It may have been in the midst of another thread's dlopen, and stays so in the child."""
+        said = self.folder / "loader"
+        self.job("shortage", 3, LD_DEBUG="bindings", LD_DEBUG_OUTPUT=said)
+        lines = [line.split(":", 1) for file in self.folder.glob("loader.*")
+                 for line in file.read_text(errors="replace").splitlines() if ":" in line]
+        parents = {file.suffix[1:] for file in self.folder.glob("loader.*")}
+        by_children = [text for pid, text in lines if pid.strip() not in parents]
+        self.assertTrue(by_children, "the loader said nothing of any child")
+        self.assertEqual([text for text in by_children if "file " + str(SHIM) in text], [])
 
 
 if __name__ == "__main__":
