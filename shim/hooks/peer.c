@@ -3,6 +3,7 @@
  * given it. */
 #include "shim/hooks/peer.h"
 
+#include "allocator/base/locks/lock.h"
 #include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
 
@@ -19,16 +20,21 @@ static uint64_t wanted(const struct ms_device *device)
 }
 
 /* If a pool grows meanwhile, its new mappings get the old or the new mask. Those with the old one
- * get the new one from the refresh, which waits for the growth. */
+ * get the new one from the refresh, which waits for the growth. The lock is held from the look at
+ * what is wanted until the mappings have it, so that no thread puts an older mask over a newer one.
+ */
 static CUresult apply(struct ms_device *device)
 {
+    CUresult result = CUDA_SUCCESS;
+    ms_lock_acquire(MS_LOCK(PEERS));
     uint64_t mask = wanted(device);
     uint64_t before = atomic_exchange(&device->access_mask, mask);
-    if (mask == before) {
-        return CUDA_SUCCESS;
+    if (mask != before) {
+        atomic_fetch_or(&device->withdrawn_mask, before & ~mask);
+        result = device->pool ? ms_result_from(ms_pool_refresh_access(device->pool)) : result;
     }
-    atomic_fetch_or(&device->withdrawn_mask, before & ~mask);
-    return device->pool ? ms_result_from(ms_pool_refresh_access(device->pool)) : CUDA_SUCCESS;
+    ms_lock_release(MS_LOCK(PEERS));
+    return result;
 }
 
 CUresult ms_peer_pool_access(struct ms_device *device, int other, bool on)

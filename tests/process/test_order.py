@@ -72,6 +72,14 @@ class Order(ProcessTest):
     def test_contexts_of_a_copy_are_destroyed_meanwhile(self) -> None:
         self.case("going_routes", SIMGPU_DEVICES=2, SIMGPU_DESTROY_US="200").check()
 
+    def test_two_devices_are_given_access_at_once(self) -> None:
+        self.case("peers_at_once", SIMGPU_DEVICES=3).check()
+
+    def test_a_context_that_cannot_be_made_current_for_once(self) -> None:
+        for driver in DRIVERS:
+            with self.subTest(driver=driver):
+                self.case("push_is_refused_once", driver, SIMGPU_DEVICES=2).check()
+
     @unittest.skipUnless(program("green_job").exists(), "headers older than CUDA 12.5")
     def test_green_contexts(self) -> None:
         listed = run([program("green_job"), "list"], LD_PRELOAD=SHIM).check()

@@ -121,6 +121,18 @@ EXPORT void gate_let_captures_on(void)
     ms_capture_let_on();
 }
 
+EXPORT uint64_t gate_access_mask(int device)
+{
+    return atomic_load(&ms_device_get(device)->access_mask);
+}
+
+EXPORT uint64_t gate_pending_bytes(int device)
+{
+    struct ms_pool_stats stats;
+    ms_pool_stats(ms_device_get(device)->pool, &stats);
+    return stats.pending_bytes;
+}
+
 EXPORT void *gate_stub(const char *name, void *function)
 {
     return ms_gate_is_harmless(name) ? function : ms_stub_for(name, function);

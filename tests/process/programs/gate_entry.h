@@ -41,6 +41,12 @@ void gate_let_captures_on(void);
  * is known already. */
 void gate_hide_context_events(void);
 
+/* Bit d: device d may reach what the pool of this one maps. */
+uint64_t gate_access_mask(int device);
+
+/* What is free and waits for work that was queued before. */
+uint64_t gate_pending_bytes(int device);
+
 /* What the program would be given that asks the driver for a function without a hook. */
 void *gate_stub(const char *name, void *function);
 

@@ -415,6 +415,82 @@ static void going_currents(void)
     EXPECT(simgpu_calls("cuMemAllocAsync") == before);
 }
 
+/* ---- two devices are given access to a third at the same time */
+
+enum { PEERS = 2, TARGET = PEERS, PEER_ROUNDS = 6000 };
+
+static CUcontext peer_contexts[PEERS + 1];
+static pthread_barrier_t peers_meet;
+
+static void *peer_comes_and_goes(void *own)
+{
+    MUST(cuCtxSetCurrent(*(CUcontext *)own));
+    for (int round = 0; round < PEER_ROUNDS; round++) {
+        pthread_barrier_wait(&peers_meet);
+        MUST(cuCtxEnablePeerAccess(peer_contexts[TARGET], 0));
+        pthread_barrier_wait(&peers_meet);
+        EXPECT(gate_access_mask(TARGET) == (1 << PEERS) - 1);
+        pthread_barrier_wait(&peers_meet);
+        MUST(cuCtxDisablePeerAccess(peer_contexts[TARGET]));
+        pthread_barrier_wait(&peers_meet);
+        EXPECT(gate_access_mask(TARGET) == 0);
+    }
+    return NULL;
+}
+
+static void peers_at_once(void)
+{
+    pthread_t threads[PEERS];
+    MUST(pthread_barrier_init(&peers_meet, NULL, PEERS));
+    for (int i = 0; i <= PEERS; i++) {
+        MUST(cuDevicePrimaryCtxRetain(&peer_contexts[i], i));
+        MUST(cuCtxSetCurrent(peer_contexts[i]));
+        MUST(cuMemAlloc(&source, BLOCK_BYTES));
+    }
+    for (int i = 0; i < PEERS; i++) {
+        MUST(pthread_create(&threads[i], NULL, peer_comes_and_goes, &peer_contexts[i]));
+    }
+    for (int i = 0; i < PEERS; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+}
+
+/* ---- a context that cannot be made current for once */
+
+enum { REFUSED_TRIES = 40, MOST_NAPS = 5000 };
+
+static CUmemoryPool default_pool(void)
+{
+    CUmemoryPool pool;
+    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    return pool;
+}
+
+/* An event that was made in the wrong context is of no use to any fence: it is not kept for the
+ * next one, and so what is done is seen to be done. */
+static void push_is_refused_once(void)
+{
+    CUdeviceptr next;
+    MUST(cuDevicePrimaryCtxRetain(&other, 1));
+    for (unsigned nth = 1; nth <= REFUSED_TRIES; nth++) {
+        MUST(cuCtxSetCurrent(context));
+        MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        MUST(cuMemAllocAsync(&next, BLOCK_BYTES, stream));
+        MUST(cuCtxSetCurrent(other));
+        MUST(simgpu_fail("cuCtxPushCurrent", nth, CUDA_ERROR_UNKNOWN));
+        MUST(cuMemFreeAsync(next, stream));
+        MUST(cuMemPoolTrimTo(default_pool(), 0));
+        MUST(cuStreamDestroy(stream));
+        simgpu_fail_clear();
+        MUST(cuCtxSetCurrent(context));
+        for (int naps = 0; naps < MOST_NAPS && gate_pending_bytes(0) != 0; naps++) {
+            nap_ms(1);
+            MUST(cuMemPoolTrimTo(default_pool(), 0));
+        }
+        EXPECT(gate_pending_bytes(0) == 0);
+    }
+}
+
 /* ---- main */
 
 #define CASES(X)                      \
@@ -434,7 +510,9 @@ static void going_currents(void)
     X(going_contexts)                 \
     X(going_retains)                  \
     X(going_currents)                 \
-    X(going_routes)
+    X(going_routes)                   \
+    X(peers_at_once)                  \
+    X(push_is_refused_once)
 
 static const struct test_case cases[] = {
 #define CASE(name) {#name, name},
