@@ -83,6 +83,16 @@ static struct event *event_get(struct ms_context *context)
     return event;
 }
 
+static void event_destroy(struct event *event)
+{
+    struct ms_scope scope;
+    if (event->handle && ms_scope_enter_context(event->context, &scope)) {
+        (void)ms_driver()->cuEventDestroy_v2(event->handle);
+        ms_scope_leave(&scope);
+    }
+    event_free(event);
+}
+
 static void event_put(struct event *event)
 {
     ms_lock_acquire(MS_LOCK(FENCES));
@@ -94,15 +104,9 @@ static void event_put(struct event *event)
         spare_count++;
     }
     ms_lock_release(MS_LOCK(FENCES));
-    if (keep) {
-        return;
+    if (!keep) {
+        event_destroy(event);
     }
-    struct ms_scope scope;
-    if (event->handle && ms_scope_enter_context(event->context, &scope)) {
-        (void)ms_driver()->cuEventDestroy_v2(event->handle);
-        ms_scope_leave(&scope);
-    }
-    event_free(event);
 }
 
 /* Adds an event to the fence: recorded on the stream, or for the whole context if `whole`. The
@@ -118,7 +122,8 @@ static CUresult add(struct fence *fence, struct ms_context *context, CUstream st
     CUresult result = whole ? ms_driver()->cuCtxRecordEvent(context->handle, event->handle)
                             : ms_driver()->cuEventRecord(event->handle, stream);
     if (result != CUDA_SUCCESS) {
-        event_put(event);
+        /* It may be in another context, where this one was not made current. */
+        event_destroy(event);
         return result;
     }
     event->next = fence->events;
