@@ -38,8 +38,12 @@ class Forks(ProcessTest):
         """It may have been in the midst of another thread's dlopen, and stays so in the child."""
         said = self.folder / "loader"
         self.job("shortage", 3, LD_DEBUG="bindings", LD_DEBUG_OUTPUT=said)
-        lines = [line.split(":", 1) for file in self.folder.glob("loader.*")
-                 for line in file.read_text(errors="replace").splitlines() if ":" in line]
+        lines = [
+            line.split(":", 1)
+            for file in self.folder.glob("loader.*")
+            for line in file.read_text(errors="replace").splitlines()
+            if ":" in line
+        ]
         parents = {file.suffix[1:] for file in self.folder.glob("loader.*")}
         by_children = [text for pid, text in lines if pid.strip() not in parents]
         self.assertTrue(by_children, "the loader said nothing of any child")
