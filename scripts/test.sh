@@ -14,8 +14,9 @@ Usage: scripts/test.sh [--torch] [--frameworks [all]] [--all] [--sanitize addres
               all: with TensorFlow, ONNX Runtime, Numba, DeepSpeed and bitsandbytes, too, one
               after the other (6.3 GB at most while they run)
   --all       also what takes long and says little that the others do not
-  --sanitize  in a build of its own, with that sanitizer: unit tests (address alone), random
-              tests (thread: of threads), and the process tests whose programs link the driver
+  --sanitize  in a build of its own, with that sanitizer (address: undefined behaviour, too): unit
+              tests (address alone), random tests (thread: of threads), torture jobs, and the
+              process tests whose programs link the driver
   --only      only the ctest tests whose name matches this regular expression
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv.
 The last line counts the cases; the exit status is 1 when one failed.

@@ -32,9 +32,10 @@ bool ms_command_environment(struct ms_command *command, bool apart);
 void ms_command_free(struct ms_command *command);
 
 /* How clone() makes the processes that become the command: as vfork does, so that nothing of a
- * large program is copied. The thread sanitizer keeps a thread's stack and locks in that thread's
- * own memory, and would go on with what the child left there. Under it the child gets a copy. */
-#ifdef __SANITIZE_THREAD__
+ * large program is copied. The sanitizers keep a thread's locks, or which bytes of a stack are in
+ * use, in the program's own memory, and would go on with what the child left there. Under them the
+ * child gets a copy. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #    define MS_COMMAND_CLONE CLONE_VFORK
 #else
 #    define MS_COMMAND_CLONE (CLONE_VM | CLONE_VFORK)
