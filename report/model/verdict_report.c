@@ -12,6 +12,7 @@
 #include "report/model/leaks.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
+#include "report/trace/verdict_rule.h"
 
 /* Limits for growth beside another reason, in parts. */
 #define WORTH_OF_SHORT 4u
@@ -305,7 +306,20 @@ static bool matters_beside(const struct ms_judgement *judgement, const struct ms
            judgement->grown_bytes >= state->cap_bytes / WORTH_OF_CAP;
 }
 
-/* Finds the smaller batch that would have fitted. */
+/* Whether without what grew nothing would have been short. Where bytes enough were free in holes,
+ * those are the reason if they are more than what grew. */
+static bool is_the_reason(const struct ms_judgement *judgement, const struct ms_oom_state *state)
+{
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
+    const uint64_t lacking =
+        judgement->short_bytes > 0 ? judgement->short_bytes : state->requested_bytes;
+
+    return judgement->grown_bytes >= lacking &&
+           (judgement->verdict != MS_VERDICT_FRAGMENTATION ||
+            judgement->grown_bytes > terms.hole_bytes + terms.pending_bytes);
+}
+
+/* What smaller batch would have done. */
 static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
@@ -337,8 +351,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     }
     judgement->leak = &growth->leaks[0];
     judgement->grown_bytes = ms_leaks_bytes(growth);
-    if (judgement->grown_bytes <
-        (judgement->short_bytes > 0 ? judgement->short_bytes : at->record.state.requested_bytes)) {
+    if (!is_the_reason(judgement, &at->record.state)) {
         if (!matters_beside(judgement, &at->record.state)) {
             judgement->leak = NULL;
             return;

@@ -23,6 +23,7 @@ static uint64_t next_id = 1, requested_bytes = ACTIVATION;
 static struct ms_model *model;
 static const struct ms_growth *growth;
 static struct ms_judgement judgement;
+static uint64_t hole_bytes; /* free in chunks when memory ran out, of no use */
 
 static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
 {
@@ -123,8 +124,8 @@ static void dies_at(uint32_t site, uint64_t short_bytes)
     struct ms_oom_state state = synthetic_oom(requested_bytes, MS_OOM_TORCH);
 
     state.cap_bytes = state.device_total_bytes = 4 * GIB;
-    state.charged_bytes = state.live_bytes = state.pool_bytes =
-        4 * GIB - requested_bytes + short_bytes;
+    state.charged_bytes = state.pool_bytes = 4 * GIB - requested_bytes + short_bytes;
+    state.live_bytes = state.charged_bytes - hole_bytes;
     state.context_bytes = state.driver_free_bytes = 0;
     state.refused_bytes = requested_bytes;
     state.site = site;
@@ -546,6 +547,22 @@ Test(leaks, that_do_not_cover_what_is_short_are_told_beside)
 }
 
 /* 8 MiB by growth, where 60 were short, and 4 GiB are in use. */
+/* Bytes enough are free, in holes: of these or of what grew the reason is what is more. */
+Test(leaks, that_are_less_than_the_holes_are_told_beside)
+{
+    hole_bytes = 2 * GIB;
+    train_and_keep(12, 1);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_FRAGMENTATION);
+    cr_expect_neq(judgement.beside[0], '\0');
+}
+
+Test(leaks, that_are_more_than_the_holes_are_the_reason)
+{
+    hole_bytes = GIB / 2;
+    train_and_keep(12, 1);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+}
+
 Test(leaks, that_are_a_small_part_of_what_is_short_are_not_told)
 {
     for (int number = 1; number <= 4; number++) {
