@@ -17,7 +17,9 @@ struct ms_live {
     uint32_t born_phase, born_epoch; /* site_lifetimes.h */
     uint32_t allocation;             /* of a block or tensor: its number */
     uint8_t device;
-    bool captured; /* allocated in an arena that a capture froze */
+    bool captured; /* born in an arena that a capture froze */
+    uint32_t
+        caller; /* of a worker of autograd: the site whose Python called autograd; 0: not known */
 };
 
 struct ms_live_set {

@@ -15,10 +15,12 @@
 #define MOST_OTHERS  8192u
 #define JOINED_PARTS 4u /* what grows under one frame is all but one in so many parts of it */
 
-/* A site that does not grow. */
+/* Sites of one Python stack that do not grow. Natively they differ: an operation's result, and what
+ * it works in. */
 struct other {
     struct ms_path path;
-    uint64_t peak_bytes;
+    uint32_t python;
+    uint64_t peak_bytes; /* of the largest */
     bool recurs; /* it asks again and again, and gives back; else it asked before anything grew */
 };
 
@@ -61,6 +63,30 @@ static uint64_t first_asked_ns(const struct joining *joining)
     return first_ns;
 }
 
+/* The place of that stack among the others, made where there is none yet. Null: no room for it. */
+static struct other *place_other(struct joining *joining, uint32_t site, bool recurs)
+{
+    const struct ms_site_definition *is = ms_definitions_site(joining->model->definitions, site);
+    struct other *all = (struct other *)joining->others.at;
+    const size_t count = joining->others.bytes / sizeof(*all);
+    const uint32_t python = is ? is->python : 0;
+    struct other *other;
+
+    for (size_t i = 0; i < count; i++) {
+        if (all[i].python == python && all[i].recurs == recurs) {
+            return &all[i];
+        }
+    }
+    other = count < MOST_OTHERS ? ms_buffer_extend(&joining->others, sizeof(*other)) : NULL;
+    if (other) {
+        other->python = python;
+        other->peak_bytes = 0;
+        other->recurs = recurs;
+        ms_path_read_from(joining->model, python, &other->path);
+    }
+    return other;
+}
+
 static void find_others(struct joining *joining)
 {
     const ms_site_table_t *table = joining->model->sites;
@@ -68,23 +94,19 @@ static void find_others(struct joining *joining)
     const uint32_t end = ms_site_table_end(table, device);
     const uint64_t grows_ns = first_asked_ns(joining);
 
-    for (uint32_t site = 1;
-         site < end && joining->others.bytes < MOST_OTHERS * sizeof(struct other);
-         site = ms_site_table_after(table, device, site)) {
+    for (uint32_t site = 1; site < end; site = ms_site_table_after(table, device, site)) {
         struct ms_site_sums sums;
-        struct other *other;
 
         if (!ms_site_table_read(table, device, site, &sums) || is_row(joining, site)) {
             continue;
         }
 
         const bool recurs = sums.allocations > 1 && sums.frees >= sums.allocations / 2;
+        struct other *other =
+            recurs || sums.last_ns < grows_ns ? place_other(joining, site, recurs) : NULL;
 
-        if ((recurs || sums.last_ns < grows_ns) &&
-            (other = ms_buffer_extend(&joining->others, sizeof(*other)))) {
+        if (other && sums.peak_bytes > other->peak_bytes) {
             other->peak_bytes = sums.peak_bytes;
-            other->recurs = recurs;
-            ms_path_read(joining->model, site, &other->path);
         }
     }
 }

@@ -409,8 +409,10 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     if (judgement.verdict == MS_VERDICT_GROWTH) {
         ms_text_add_leak(out, model, judgement.leak);
     } else if (judgement.beside[0]) {
-        ms_buffer_format(out, "  also   %s; without it as well this would have been short.\n",
-                         judgement.beside);
+        ms_buffer_format(out, "  also   %s; %s.\n", judgement.beside,
+                         judgement.verdict == MS_VERDICT_FRAGMENTATION
+                             ? "the holes are more than that"
+                             : "without it as well this would have been short");
         ms_text_add_leak(out, model, judgement.leak);
     }
     if (oom->record.state.source == MS_OOM_HOST) {

@@ -322,11 +322,56 @@ static bool is_negligible(const struct ms_sampler *sampler, const struct ms_leak
             most_needed(sums) + worth > sums->now.cap_bytes);
 }
 
+static uint64_t all_parts(const struct ms_kept_part *parts, size_t count, uint32_t site)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        bytes += parts[i].site == site ? parts[i].bytes : 0;
+    }
+    return bytes;
+}
+
+/* A row for each of those who called autograd, where that is known. */
+static void add_parts(const struct ms_sampler *sampler, const struct ms_growing_site *row,
+                      struct ms_buffer *split)
+{
+    const struct ms_kept_part *parts = (const struct ms_kept_part *)sampler->parts.at;
+    const size_t count = sampler->parts.bytes / sizeof(*parts);
+    const uint64_t all = all_parts(parts, count, row->site);
+
+    for (size_t i = 0; i < count; i++) {
+        struct ms_growing_site *part =
+            parts[i].site == row->site ? ms_buffer_extend(split, sizeof(*part)) : NULL;
+
+        if (part) {
+            const double share = (double)parts[i].bytes / (double)all;
+
+            *part = *row;
+            part->path_site = parts[i].caller ? parts[i].caller : row->path_site;
+            part->bytes_per_round *= share;
+            part->error *= share;
+            part->bytes_per_hour *= share;
+            part->grown_bytes = (uint64_t)((double)row->grown_bytes * share);
+        }
+    }
+    if (all == 0) {
+        ms_buffer_append(split, (const char *)row, sizeof(*row));
+    }
+}
+
 static void take_leaks(struct ms_sampler *sampler, const struct ms_growing_site *rows, size_t count)
 {
     struct ms_growth *growth = &sampler->to->growth;
+    struct ms_buffer split = {0};
 
-    growth->leak_count = ms_leaks_find(sampler->model, sampler->device, rows, count, growth->leaks);
+    for (size_t i = 0; i < count; i++) {
+        add_parts(sampler, &rows[i], &split);
+    }
+    growth->leak_count =
+        ms_leaks_find(sampler->model, sampler->device, (const struct ms_growing_site *)split.at,
+                      split.bytes / sizeof(*rows), growth->leaks);
+    ms_buffer_free(&split);
     for (size_t i = 0; i < growth->leak_count; i++) {
         struct ms_leak *leak = &growth->leaks[i];
 

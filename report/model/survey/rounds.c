@@ -66,7 +66,7 @@ void ms_rounds_begin(struct ms_rounds *rounds, uint32_t phase)
 
 /* One live block or tensor. */
 struct kept {
-    uint32_t site;
+    uint32_t site, caller;
     uint64_t round, call, bytes, born_ns;
 };
 
@@ -100,6 +100,7 @@ static void gather(const struct ms_sampler *sampler, const struct ms_live_set *l
         }
         if (kept) {
             *kept = (struct kept){.site = is->site,
+                                  .caller = is->caller,
                                   .round = round,
                                   .call = is->born_epoch,
                                   .bytes = is->bytes,
@@ -219,6 +220,32 @@ static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t co
     }
 }
 
+/* A site of autograd's workers is of whoever calls autograd: one operation may be asked for by
+ * several, of which one keeps what comes of it. */
+static void note_parts(struct ms_sampler *sampler, const struct kept *kept, size_t count)
+{
+    const size_t first = sampler->parts.bytes / sizeof(struct ms_kept_part);
+
+    for (size_t i = 0; i < count; i++) {
+        struct ms_kept_part *parts = (struct ms_kept_part *)sampler->parts.at;
+        const size_t end = sampler->parts.bytes / sizeof(*parts);
+        size_t at = first;
+
+        while (at < end && parts[at].caller != kept[i].caller) {
+            at++;
+        }
+
+        struct ms_kept_part *part =
+            at < end ? &parts[at] : ms_buffer_extend(&sampler->parts, sizeof(*part));
+
+        if (part) {
+            part->bytes = (at < end ? part->bytes : 0) + kept[i].bytes;
+            part->site = kept[i].site;
+            part->caller = kept[i].caller;
+        }
+    }
+}
+
 void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *live,
                           uint64_t time_ns)
 {
@@ -229,12 +256,15 @@ void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *
     const struct kept *kept = (const struct kept *)all.at;
     const size_t count = all.bytes / sizeof(*kept);
 
-    sampler->kept.bytes = 0;
+    sampler->kept.bytes = sampler->parts.bytes = 0;
     if (count > 0 && ms_buffer_extend(&rounds, count * sizeof(struct ms_kept_round))) {
         for (size_t i = 0, end = 0; i < count; i = end) {
             for (end = i + 1; end < count && kept[end].site == kept[i].site; end++) {
             }
             judge(sampler, kept + i, end - i, (struct ms_kept_round *)rounds.at, time_ns);
+            if (sampler->sites[kept[i].site].backward) {
+                note_parts(sampler, kept + i, end - i);
+            }
         }
     }
     ms_buffer_free(&rounds);

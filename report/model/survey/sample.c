@@ -30,6 +30,7 @@ void ms_sampler_end(struct ms_sampler *sampler)
     free(sampler->sites);
     ms_buffer_free(&sampler->samples);
     ms_buffer_free(&sampler->kept);
+    ms_buffer_free(&sampler->parts);
 }
 
 /* ---- kinds ---- */
@@ -161,6 +162,7 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
         born->born_phase = sampler->rounds->phase;
         born->born_epoch = sampler->rounds->calls;
         born->device = sampler->device;
+        born->caller = site->backward ? sampler->rounds->backward_site : 0;
     }
     if (site->backward) {
         site->path_site = sampler->rounds->backward_site;

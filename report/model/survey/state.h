@@ -20,6 +20,13 @@ struct ms_rounds {
     uint32_t backward_site; /* the Python site that called autograd last; 0: none seen */
 };
 
+/* Of what a site of autograd's workers kept, the part of which that site's Python called autograd.
+ */
+struct ms_kept_part {
+    uint32_t site, caller;
+    uint64_t bytes;
+};
+
 /* One call site on the device. */
 struct ms_sampled_site {
     uint64_t bytes;                  /* live now */
@@ -63,8 +70,8 @@ struct ms_sampler {
     uint32_t emptied_by; /* the site that gave memory back since that; 0: none */
 
     const struct ms_rounds *rounds;
-    struct ms_buffer kept; /* struct ms_growing_site: by memory left from rounds when memory ran
-                              out */
+    struct ms_buffer kept;  /* struct ms_growing_site: by what rounds left when memory ran out */
+    struct ms_buffer parts; /* struct ms_kept_part: likewise, by site */
 
     size_t next_sample;
     struct ms_buffer samples; /* uint64_t[clock.count], by site */

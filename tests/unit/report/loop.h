@@ -34,7 +34,8 @@ enum loop_site {
     LOOP_PACKAGE_UPDATE, /* main > a package's trainer > Adam.step */
     LOOP_IN_MAIN,        /* <module> > main */
     LOOP_IN_MAIN_INPUT,  /* <module> > main, another line */
-    LOOP_IN_MAIN_MODEL   /* <module> > main, a third line > add > Module._call_impl > Net.forward */
+    LOOP_IN_MAIN_MODEL,  /* <module> > main, a third line > add > Module._call_impl > Net.forward */
+    LOOP_CALL_BACKWARD   /* train > Tensor.backward */
 };
 
 struct loop {

@@ -369,6 +369,23 @@ Test(leaks, of_gradients)
     cr_expect_str_eq(growth->leaks[0].callers[0].function, "<module>");
 }
 
+/* One operation of autograd's, asked for by two: of one of them all is kept, of the other none. */
+Test(leaks, of_gradients_that_one_of_two_callers_keeps)
+{
+    for (int number = 1; number <= 4; number++) {
+        const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
+
+        died(born(LOOP_CALL_GRADIENT, 512), 512);
+        born(LOOP_GRADIENT, KEPT);
+        died(born(LOOP_CALL_BACKWARD, 512), 512);
+        died(born(LOOP_GRADIENT, GRADIENT), GRADIENT);
+        died(saved, ACTIVATION);
+        died(born(LOOP_INPUT, MIB), MIB);
+    }
+    dies(MIB);
+    expect_culprit("accumulate");
+}
+
 /* ---- in other people's loops ---- */
 
 static void expect_line(enum loop_site site, const char *line)
