@@ -28,7 +28,8 @@ class Snapshots:
         if step % self.every == 0:
             weights = ema.shadow.state_dict()
             state = {
-                name: value.clone() for name, value in weights.items()  # culprit: ddpm-snapshots
+                name: value.clone()
+                for name, value in weights.items()  # culprit: ddpm-snapshots
             }
             self.kept.append(state)
 

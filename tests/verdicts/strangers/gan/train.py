@@ -22,7 +22,7 @@ class WGAN:
     def critic_step(self, real):
         with torch.no_grad():
             fake = self.generator(self.noise())
-        penalty, gradient = gradient_penalty(self.critic, real, fake)
+        penalty, gradient = gradient_penalty(self.critic, real, fake)  # culprit: gan-gradients
         loss = self.critic(fake).mean() - self.critic(real).mean() + 10 * penalty
         self.c_opt.zero_grad()
         loss.backward()

@@ -16,7 +16,7 @@ class EdgeConv(nn.Module):
         pairs = torch.cat([x[source], x[target]], dim=-1)  # culprit
         messages = self.message(pairs)  # culprit
         summed = torch.zeros_like(x).index_add(0, target, messages)
-        return self.update(summed, x)
+        return self.update(summed, x)  # culprit
 
 
 class GraphNet(nn.Module):

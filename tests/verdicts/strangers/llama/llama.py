@@ -22,7 +22,7 @@ class SwiGLU(nn.Module):
         self.w3 = nn.Linear(dim, hidden, bias=False)
 
     def forward(self, x):
-        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+        return self.w2(F.silu(self.w1(x)) * self.w3(x))  # culprit: llama-batch
 
 
 class Attention(nn.Module):

@@ -42,7 +42,7 @@ def main():
     data = torch.utils.data.DataLoader(SortedSentences(16, 16, 2000, 16), batch_size=None)
     for source, target in data:
         source, target = source.cuda(), target.cuda()
-        logits = model(source, target)
+        logits = model(source, target)  # culprit
         loss = criterion(logits.flatten(0, 1), target.flatten())
         optimizer.zero_grad()
         loss.backward()

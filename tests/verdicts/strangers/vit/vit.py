@@ -34,7 +34,7 @@ class Block(nn.Module):
     def forward(self, x):
         y, self.last_attn = self.attn(self.norm1(x))
         x = x + y
-        return x + self.mlp(self.norm2(x))
+        return x + self.mlp(self.norm2(x))  # culprit: vit-batch
 
 
 class ViT(nn.Module):
@@ -51,5 +51,5 @@ class ViT(nn.Module):
         x = self.patch(images).flatten(2).transpose(1, 2)
         x = torch.cat([self.cls.expand(len(x), -1, -1), x], dim=1) + self.pos
         for block in self.blocks:
-            x = block(x)
+            x = block(x)  # culprit: vit-batch
         return self.head(self.norm(x)[:, 0])
