@@ -386,8 +386,8 @@ static bool add_python(uint64_t hash, uint32_t caller, const struct ms_python_fr
 
 bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, uint32_t *node)
 {
-    *node = stack->lent;
-    for (uint32_t i = stack->count; i-- > 0;) {
+    *node = stack->node;
+    for (uint32_t i = *node != 0 ? 0 : stack->count; i-- > 0;) {
         const struct ms_python_frame *frame = &stack->frames[i];
         const uint32_t caller = *node;
         const uint64_t hash = ms_mix(ms_mix(ms_mix(caller, frame->code), frame->identity),
@@ -445,8 +445,8 @@ bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack)
     const struct ms_python_frame *frames = pythons.frames.base;
     const struct ms_python_frame *wanted = stack->frames;
     uint32_t left = stack->count;
-    if (stack->lent != 0) {
-        return node == stack->lent;
+    if (stack->node != 0) {
+        return node == stack->node;
     }
     while (node != 0) {
         const uint32_t first = first_of_run(links, node), run = node - first + 1;

@@ -9,6 +9,7 @@
 #include "report/trace/definitions.h"
 #include "shim/sites/native.h"
 #include "shim/sites/python_interpreter.h"
+#include "shim/sites/python_known.h"
 #include "shim/sites/thread_memory.h"
 
 /* Frames are read with plain loads once this many stacks in a row were sound. Before that, and
@@ -20,7 +21,10 @@ static atomic_uint clean; /* sound stacks in a row */
 /* A thread's memory; it lasts as long as the thread. */
 struct memory {
     struct ms_thread_memory is;
+    uint64_t last; /* the innermost frame of the last stack, where all of it was read with plain
+                      loads, and can be remembered; else 0 */
     struct ms_python_frame frames[MS_STACK_DEPTH_MAX];
+    struct ms_python_known known;
 };
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct memory *mine;
 static ms_thread_memories_t memories;
@@ -46,20 +50,6 @@ static inline __attribute__((always_inline)) const char *checked_read(uint64_t a
     return ms_python_read(at, room, bytes) ? room : NULL;
 }
 
-static inline uint64_t word(const char *object, uint32_t offset)
-{
-    uint64_t value;
-    memcpy(&value, object + offset, sizeof(value));
-    return value;
-}
-
-static inline uint32_t half(const char *object, uint32_t offset)
-{
-    uint32_t value;
-    memcpy(&value, object + offset, sizeof(value));
-    return value;
-}
-
 struct link {
     uint64_t code, previous;
     uint64_t instruction; /* OBJECTS: offset in the code; otherwise its address */
@@ -69,25 +59,23 @@ struct link {
 static inline __attribute__((always_inline)) bool
 read_link(const struct ms_python_layout *layout, uint64_t at, struct link *out, bool trusted)
 {
-    enum { FIRST_OWNER_IN_C = 3 }; /* FRAME_OWNED_BY_CSTACK, from 3.14 on ..._BY_INTERPRETER */
     char room[MS_PYTHON_READ_BYTES];
     const char *frame = checked_read(at, layout->frame.bytes, room, trusted);
     if (frame == NULL) {
         return false;
     }
-    /* 3.14 tags references in their low bits. */
-    out->code = word(frame, layout->frame.code) & ~UINT64_C(7);
-    out->previous = word(frame, layout->frame.previous);
+    out->code = ms_python_code_address(ms_python_word(frame, layout->frame.code));
+    out->previous = ms_python_word(frame, layout->frame.previous);
     if (layout->chain == MS_PYTHON_OBJECTS) {
-        int32_t last = (int32_t)half(frame, layout->frame.instruction);
+        int32_t last = (int32_t)ms_python_half(frame, layout->frame.instruction);
         out->instruction = last > 0 ? (uint64_t)last * layout->scale : 0;
         out->entry = true;
         out->shim = false;
     } else {
         bool marked = layout->chain == MS_PYTHON_MARKED;
-        out->instruction = word(frame, layout->frame.instruction);
+        out->instruction = ms_python_word(frame, layout->frame.instruction);
         out->entry = marked && frame[layout->frame.entry] != 0;
-        out->shim = !marked && frame[layout->frame.entry] >= FIRST_OWNER_IN_C;
+        out->shim = ms_python_is_shim(layout, (uint8_t)frame[layout->frame.entry]);
     }
     return true;
 }
@@ -110,21 +98,22 @@ read_code(const struct ms_python_interpreter *python, const struct link *link,
     const struct ms_python_layout *layout = &python->layout;
     char room[MS_PYTHON_READ_BYTES];
     const char *code = checked_read(link->code, layout->code.bytes, room, trusted);
-    if (code == NULL || word(code, MS_PYTHON_TYPE) != python->code_type) {
+    if (code == NULL || ms_python_word(code, MS_PYTHON_TYPE) != python->code_type) {
         return NOTHING;
     }
-    uint64_t body = word(code, layout->code.body);
+    uint64_t body = ms_python_word(code, layout->code.body);
     uint64_t instruction = link->instruction;
     if (layout->chain != MS_PYTHON_OBJECTS) {
         /* A frame that has not begun points before its code. */
         instruction -= link->code + layout->code.begin;
         instruction = instruction < body * 2 ? instruction : 0;
     }
-    uint64_t file = word(code, layout->code.file), function = word(code, layout->code.function);
-    uint32_t first_line = half(code, layout->code.first_line);
+    uint64_t file = ms_python_word(code, layout->code.file),
+             function = ms_python_word(code, layout->code.function);
+    uint32_t first_line = ms_python_half(code, layout->code.first_line);
     out->code = link->code;
-    out->identity =
-        mix(mix(word(code, layout->code.table) + first_line, file ^ function << 16), body);
+    out->identity = mix(
+        mix(ms_python_word(code, layout->code.table) + first_line, file ^ function << 16), body);
     out->instruction = (uint32_t)instruction;
     out->flags = link->entry ? MS_PYTHON_ENTRY : 0;
     /* From 3.13 on the interpreter puts a frame of its own between a class and its __init__
@@ -192,9 +181,10 @@ static bool innermost(const struct ms_python_layout *layout, uint64_t thread, bo
     char room[sizeof(uint64_t)];
     const char *frame = checked_read(thread + layout->thread.frame, sizeof(room), room, trusted);
     if (frame != NULL && layout->cframe) {
-        frame = checked_read(word(frame, 0) + layout->cframe_frame, sizeof(room), room, trusted);
+        frame = checked_read(ms_python_word(frame, 0) + layout->cframe_frame, sizeof(room), room,
+                             trusted);
     }
-    *out = frame != NULL ? word(frame, 0) : 0;
+    *out = frame != NULL ? ms_python_word(frame, 0) : 0;
     return frame != NULL;
 }
 
@@ -209,7 +199,10 @@ static void note(const struct ms_python_stack *stack)
 
 uint64_t ms_python_hash(const struct ms_python_stack *stack)
 {
-    uint64_t hash = stack->lent;
+    uint64_t hash = stack->hash;
+    if (stack->node != 0) {
+        return hash;
+    }
     for (uint32_t i = 0; i < stack->count; i++) {
         const struct ms_python_frame *frame = &stack->frames[i];
         const uint64_t place = (uint64_t)frame->instruction << 1 | frame->flags;
@@ -218,8 +211,23 @@ uint64_t ms_python_hash(const struct ms_python_stack *stack)
     return hash;
 }
 
+static inline bool recall(const struct ms_python_layout *layout, uint64_t frame,
+                          struct ms_python_stack *out)
+{
+    const struct ms_python_known_frame *known = ms_python_known_find(&mine->known, layout, frame);
+    if (known == NULL) {
+        return false;
+    }
+    out->node = known->node;
+    out->count = known->count;
+    out->hash = known->hash;
+    return true;
+}
+
+/* may_recall: a stack that was remembered need not be read. */
 static __attribute__((noinline)) void capture_from(const struct ms_python_interpreter *python,
-                                                   uint32_t depth, struct ms_python_stack *out)
+                                                   uint32_t depth, bool may_recall,
+                                                   struct ms_python_stack *out)
 {
     if (python->finalizing()) {
         return;
@@ -239,24 +247,50 @@ static __attribute__((noinline)) void capture_from(const struct ms_python_interp
         return;
     }
     struct ms_python_frame *frames = mine->frames;
-    out->frames = frames;
+    mine->last = 0;
     if (!innermost(&python->layout, thread, trusted, &frame)) {
         out->lost = true;
     } else if (trusted) {
+        may_recall &= python->layout.chain != MS_PYTHON_OBJECTS && plausible(frame);
+        if (may_recall && recall(&python->layout, frame, out)) {
+            return;
+        }
         walk(python, frame, depth, true, frames, out);
+        mine->last = may_recall && !out->lost && !out->cut ? frame : 0;
     } else {
         walk(python, frame, depth, false, frames, out);
     }
+    out->frames = frames;
     if (!known || out->lost) {
         note(out);
     }
 }
 
-void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
+static inline void capture(uint32_t depth, bool may_recall, struct ms_python_stack *out)
 {
     const struct ms_python_interpreter *python = ms_python_interpreter();
     *out = (struct ms_python_stack){0};
     if (python != NULL) {
-        capture_from(python, depth, out);
+        capture_from(python, depth, may_recall, out);
+    }
+}
+
+void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
+{
+    capture(depth, false, out);
+}
+
+void ms_python_recall(uint32_t depth, struct ms_python_stack *out)
+{
+    capture(depth, true, out);
+}
+
+void ms_python_remember(const struct ms_python_stack *stack, uint32_t node)
+{
+    const struct ms_python_interpreter *python = ms_python_interpreter();
+    if (python != NULL && mine != NULL && mine->last != 0 && node != 0) {
+        ms_python_known_remember(&mine->known, &python->layout, mine->last, node, stack->count,
+                                 ms_python_hash(stack));
+        mine->last = 0;
     }
 }

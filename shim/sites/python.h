@@ -27,8 +27,9 @@ struct ms_python_stack {
     bool cut;         /* there are more frames than `depth` */
     bool lost;        /* something did not look like a frame: the frames beyond it are missing */
     bool interpreter; /* the thread belongs to an interpreter, even if it runs no frame now */
-    uint32_t lent; /* the node of another thread's stack that is used instead (ms_site_lend); then
-                      there are no frames */
+    uint32_t node; /* used instead of the frames, which are null then: of a stack that the thread
+                      remembers, or of another thread's (ms_site_lend), with count 0. Otherwise 0 */
+    uint64_t hash; /* with a node: the result of ms_python_hash */
 };
 
 /* depth: 1 to MS_STACK_DEPTH_MAX. The stack is empty for a thread without Python, in a process
@@ -38,6 +39,13 @@ struct ms_python_stack {
  * Before 3.12, a thread that runs in a sub-interpreter and has released the GIL appears in its main
  * interpreter, at the call into the other one. */
 void ms_python_capture(uint32_t depth, struct ms_python_stack *out);
+
+/* The same, but for a stack that the thread remembers, only node, count and hash are set. */
+void ms_python_recall(uint32_t depth, struct ms_python_stack *out);
+
+/* Remembers the thread's last stack, which ms_python_recall has just read, with its node. Does
+ * nothing if the stack was recalled, cut or lost, or if the thread cannot remember stacks. */
+void ms_python_remember(const struct ms_python_stack *stack, uint32_t node);
 
 /* Of its frames, for use in a table. Not needed if the native stack is known. */
 uint64_t ms_python_hash(const struct ms_python_stack *stack);

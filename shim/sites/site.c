@@ -91,7 +91,8 @@ static _Atomic uint32_t lent_node;
 static void borrow(struct ms_python_stack *python)
 {
     if (atomic_load_explicit(&lenders, memory_order_acquire) == 1) {
-        python->lent = atomic_load_explicit(&lent_node, memory_order_acquire);
+        python->node = atomic_load_explicit(&lent_node, memory_order_acquire);
+        python->hash = python->node;
     }
 }
 
@@ -124,7 +125,7 @@ static bool take(const struct ms_options *options, struct stack *stack)
         stack->native = (struct ms_native_stack){0};
     }
     if (mode == MS_STACKS_PYTHON || mode == MS_STACKS_FULL) {
-        ms_python_capture(options->stack_depth, &stack->python);
+        ms_python_recall(options->stack_depth, &stack->python);
         if (__builtin_expect(stack->python.count == 0, 0)) {
             borrow(&stack->python);
         }
@@ -361,8 +362,14 @@ static __attribute__((noinline)) uint32_t capture(const struct ms_options *optio
     if (!take(options, &stack)) {
         return 0;
     }
-    const uint32_t id = find(&stack);
-    return __builtin_expect(id != 0, 1) ? id : meet(&stack, trace);
+    uint32_t id = find(&stack);
+    if (__builtin_expect(id == 0, 0)) {
+        id = meet(&stack, trace);
+    }
+    if (id != 0 && stack.python.frames != NULL) {
+        ms_python_remember(&stack.python, site_at(id)->python);
+    }
+    return id;
 }
 
 MS_HOT uint32_t ms_site_capture(uint64_t bytes)

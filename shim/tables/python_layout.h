@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The same in all versions: PyObject, PyVarObject, PyBytesObject, PyASCIIObject. */
 #define MS_PYTHON_TYPE        8u  /* of PyObject: ob_type */
@@ -55,6 +56,34 @@ struct ms_python_layout {
         uint16_t ascii, compact, data; /* where the characters are: here; here; behind a pointer */
     } text;
 };
+
+/* Eight and four bytes of an object. */
+static inline uint64_t ms_python_word(const char *object, uint32_t offset)
+{
+    uint64_t value;
+    memcpy(&value, object + offset, sizeof(value));
+    return value;
+}
+
+static inline uint32_t ms_python_half(const char *object, uint32_t offset)
+{
+    uint32_t value;
+    memcpy(&value, object + offset, sizeof(value));
+    return value;
+}
+
+/* Of a frame's word: 3.14 tags references in their low bits. */
+static inline uint64_t ms_python_code_address(uint64_t reference)
+{
+    return reference & ~UINT64_C(7);
+}
+
+/* Of a frame's byte `entry`: whether the frame is one of C's. */
+static inline bool ms_python_is_shim(const struct ms_python_layout *layout, uint8_t entry)
+{
+    enum { FIRST_OWNER_IN_C = 3 }; /* FRAME_OWNED_BY_CSTACK, from 3.14 on ..._BY_INTERPRETER */
+    return layout->chain == MS_PYTHON_SHIMS && entry >= FIRST_OWNER_IN_C;
+}
 
 /* The layout of a version. runtime: the address of _PyRuntime. False: the version is unknown, or
  * _PyRuntime does not have the expected contents. */

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reading a thread's Python frames costs: the least time of a capture, by frames read.
+"""What a thread's Python frames cost: the least time of a capture, by frames read, and of a stack of
+13 frames that came before.
 
-LD_PRELOAD=build/tests/process/libpython_frames.so python tests/bench/python_frames.py [callgrind N]
+LD_PRELOAD=build/tests/process/libpython_frames.so python tests/bench/python_frames.py \
+    [known N | read N]
 
-With callgrind, N captures of 12 frames and nothing else: the difference of two runs' instructions
-is that of their captures."""
+With an argument, N captures of that stack, or of its 12 innermost frames, which are read anew, and
+nothing else: the difference of two runs' instructions is that of their captures."""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ LIBRARY = ctypes.CDLL(None)
 LIBRARY.frames_least_ns.restype = ctypes.c_uint64
 CAPTURES_TIMED = 100  # of which frames_least_ns gives the time
 FRAMES = 12
+WHOLE = 64
 
 
 def recurse(frames: int) -> None:
@@ -23,11 +26,13 @@ def recurse(frames: int) -> None:
         return
     LIBRARY.frames_many(FRAMES, 1000)
     if len(sys.argv) > 2:
-        LIBRARY.frames_many(FRAMES, int(sys.argv[2]))
+        depth = WHOLE if sys.argv[1] == "known" else FRAMES
+        LIBRARY.frames_many(depth, int(sys.argv[2]))
         return
-    for depth in [1, 2, 4, 8, FRAMES]:
+    for depth in [1, 2, 4, 8, FRAMES, WHOLE]:
         least_ns = LIBRARY.frames_least_ns(depth, 20000) / CAPTURES_TIMED
-        print(f"{sys.version.split()[0]}: {depth:2} frames {least_ns:6.1f} ns")
+        what = "known" if depth == WHOLE else f"{depth:2} frames"
+        print(f"{sys.version.split()[0]}: {what:9} {least_ns:6.1f} ns")
 
 
 if __name__ == "__main__":

@@ -36,9 +36,26 @@ EXPORT void frames_on_signal(int number, struct frames_stack *out);
 EXPORT uint64_t frames_least_ns(uint32_t depth, uint32_t rounds);
 EXPORT void frames_many(uint32_t depth, uint32_t rounds);
 
+/* What the thread remembers of a stack is what is read of it now. */
+static void check_remembered(const struct ms_python_stack *read)
+{
+    struct ms_python_stack recalled;
+    ms_python_recall(MS_STACK_DEPTH_MAX, &recalled);
+    if (recalled.count == read->count && ms_python_hash(&recalled) != ms_python_hash(read)) {
+        abort();
+    }
+    if (recalled.node == 0) {
+        ms_python_remember(&recalled, (uint32_t)ms_python_hash(&recalled) | 1);
+    } else if (recalled.node != ((uint32_t)recalled.hash | 1)) {
+        abort();
+    }
+}
+
 void frames_capture(uint32_t depth, struct frames_stack *out)
 {
     struct ms_python_stack stack;
+    ms_python_capture(depth, &stack);
+    check_remembered(&stack);
     ms_python_capture(depth, &stack);
     out->count = stack.count;
     out->flags =
@@ -143,10 +160,12 @@ uint64_t frames_least_ns(uint32_t depth, uint32_t rounds)
     return least;
 }
 
+/* As a call site's are taken: known again from the second time on. */
 void frames_many(uint32_t depth, uint32_t rounds)
 {
     struct ms_python_stack stack;
     for (uint32_t i = 0; i < rounds; i++) {
-        ms_python_capture(depth, &stack);
+        ms_python_recall(depth, &stack);
+        ms_python_remember(&stack, 1);
     }
 }

@@ -3,7 +3,7 @@
 add_library(fake_python MODULE fake_python.c)
 set_target_properties(fake_python PROPERTIES C_VISIBILITY_PRESET default)
 add_executable(unit_shim_python test_python.c ${door}/sites/python.c ${door}/sites/python_code.c
-               ${door}/sites/python_interpreter.c ${door}/tables/python_layout.c ${door}/sites/thread_memory.c
+               ${door}/sites/python_interpreter.c ${door}/sites/python_known.c ${door}/tables/python_layout.c ${door}/sites/thread_memory.c
                ${door}/driver/elf.c)
 target_compile_definitions(unit_shim_python PRIVATE _GNU_SOURCE)
 target_include_directories(unit_shim_python PRIVATE ${PROJECT_SOURCE_DIR})

@@ -25,7 +25,7 @@
 enum { THREAD_CFRAME = 7, FRAME_CODE = 0, FRAME_PREVIOUS = 1, FRAME_INSTRUCTION = 7 };
 enum { FRAME_OWNER_BYTE = 70, OWNED_BY_CSTACK = 3, LATE_CAPTURES = 256 };
 enum { CODE_TYPE = 1, CODE_UNITS = 2, CODE_LINE_BYTE = 68, CODE_FILE = 14, CODE_FUNCTION = 16 };
-enum { CODE_TABLE = 17, CODE_BEGIN_BYTE = 192 };
+enum { CODE_TABLE = 17, CODE_BEGIN_BYTE = 192, CAPTURES_TILL_TRUSTED = 64 };
 
 static struct fake_python *fake;
 static uint64_t thread[WORDS], cframe[WORDS], frames[4][WORDS], codes[4][WORDS];
@@ -76,6 +76,35 @@ static struct ms_python_stack capture(uint32_t depth)
     struct ms_python_stack stack;
     ms_python_capture(depth, &stack);
     return stack;
+}
+
+/* 0: it was read. */
+static uint32_t recalled(void)
+{
+    struct ms_python_stack stack;
+    ms_python_recall(64, &stack);
+    cr_assert_eq(stack.frames == NULL, stack.node != 0);
+    return stack.node;
+}
+
+/* The stack is read, has that node, and is told by it from then on. */
+static void remember(uint32_t node)
+{
+    struct ms_python_stack stack;
+    ms_python_recall(64, &stack);
+    cr_assert_eq(stack.node, 0);
+    ms_python_remember(&stack, node);
+    cr_assert_eq(recalled(), node);
+}
+
+/* Three frames, of which the one in the middle is C's. */
+static void load_to_be_known(void)
+{
+    load_3_12(3);
+    *((char *)frames[1] + FRAME_OWNER_BYTE) = OWNED_BY_CSTACK;
+    for (int i = 0; i < CAPTURES_TILL_TRUSTED; i++) {
+        (void)capture(64);
+    }
 }
 
 static void expect(struct ms_python_stack stack, uint32_t count, bool cut, bool lost)
@@ -193,6 +222,108 @@ Test(python, trust_is_lost_again)
     void *hole = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     frames[1][FRAME_PREVIOUS] = address(hole);
     expect(capture(64), 2, false, true);
+}
+
+Test(python, known_by_its_node)
+{
+    load_to_be_known();
+    const struct ms_python_stack read = capture(64);
+    const uint64_t hash = ms_python_hash(&read);
+    struct ms_python_stack stack;
+    remember(7);
+    ms_python_recall(64, &stack);
+    expect(stack, 2, false, false);
+    cr_assert_eq(ms_python_hash(&stack), hash);
+    expect(capture(64), 2, false, false);
+    cr_assert_not_null(capture(64).frames);
+}
+
+/* Each word that a frame is made of; of the outer frame, too. */
+Test(python, unknown_where_a_word_differs)
+{
+    load_to_be_known();
+    remember(7);
+    for (int i = 0; i < 3; i += 2) {
+        uint64_t *words[] = {&frames[i][FRAME_INSTRUCTION], &codes[i][CODE_FILE],
+                             &codes[i][CODE_FUNCTION],      &codes[i][CODE_TABLE],
+                             &codes[i][CODE_UNITS],         &codes[i][CODE_LINE_BYTE / 8]};
+        for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++) {
+            const uint64_t was = *words[k];
+            *words[k] += UINT64_C(1) << 32;
+            cr_assert_eq(recalled(), 0, "%d, %zu", i, k);
+            *words[k] = was;
+            cr_assert_eq(recalled(), 7);
+        }
+        frames[i][FRAME_CODE] = address(codes[3]);
+        memcpy(codes[3], codes[i], sizeof(codes[3]));
+        cr_assert_eq(recalled(), 0);
+        frames[i][FRAME_CODE] = address(codes[i]);
+    }
+    frames[0][FRAME_PREVIOUS] = address(frames[2]);
+    cr_assert_eq(recalled(), 0);
+    frames[0][FRAME_PREVIOUS] = address(frames[1]);
+    *((char *)frames[1] + FRAME_OWNER_BYTE) = 0;
+    cr_assert_eq(recalled(), 0);
+    *((char *)frames[1] + FRAME_OWNER_BYTE) = OWNED_BY_CSTACK;
+    cr_assert_eq(recalled(), 7);
+}
+
+/* What lay further out has gone: it is not looked at. */
+Test(python, known_frames_that_are_gone_are_not_read)
+{
+    load_to_be_known();
+    uint64_t *gone = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(gone, frames[2], sizeof(frames[2]));
+    frames[1][FRAME_PREVIOUS] = address(gone);
+    remember(7);
+    frames[1][FRAME_PREVIOUS] = address(frames[2]);
+    (void)munmap(gone, 4096);
+    cr_assert_eq(recalled(), 0);
+    remember(8);
+}
+
+Test(python, outer_frames_are_shared)
+{
+    load_to_be_known();
+    remember(7);
+    frames[0][FRAME_INSTRUCTION] += 2;
+    remember(8);
+    cframe[0] = address(frames[2]);
+    remember(9);
+    cframe[0] = address(frames[0]);
+    cr_assert_eq(recalled(), 8);
+    frames[0][FRAME_INSTRUCTION] -= 2;
+    cr_assert_eq(recalled(), 7);
+}
+
+Test(python, many_are_forgotten_and_known_anew)
+{
+    load_to_be_known();
+    for (uint32_t node = 1; node <= 10000; node++) {
+        frames[0][FRAME_INSTRUCTION] = address(codes[0]) + CODE_BEGIN_BYTE;
+        codes[0][CODE_FILE] = UINT64_C(0x10000) * node;
+        remember(node);
+    }
+    codes[0][CODE_FILE] = 0x10000;
+    cr_assert_eq(recalled(), 0);
+    remember(1);
+}
+
+/* Neither cut nor lost ones, nor chains of objects. */
+Test(python, only_whole_stacks_are_known)
+{
+    load_to_be_known();
+    struct ms_python_stack stack;
+    ms_python_recall(1, &stack);
+    cr_assert(stack.cut);
+    ms_python_remember(&stack, 7);
+    cr_assert_eq(recalled(), 0);
+    frames[2][FRAME_CODE] = 12;
+    ms_python_recall(64, &stack);
+    cr_assert(stack.lost);
+    ms_python_remember(&stack, 7);
+    frames[2][FRAME_CODE] = address(codes[2]);
+    cr_assert_eq(recalled(), 0);
 }
 
 Test(python, nothing_is_read_while_it_ends)

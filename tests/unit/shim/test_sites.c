@@ -41,6 +41,7 @@ static _Thread_local struct {
     struct ms_native_stack native;
     struct ms_python_stack python;
     uint64_t python_hash;
+    uint32_t python_node; /* what was remembered of it */
     uint32_t tag;
 } now;
 
@@ -108,6 +109,18 @@ void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
 {
     (void)depth;
     *out = now.python;
+}
+
+void ms_python_recall(uint32_t depth, struct ms_python_stack *out)
+{
+    (void)depth;
+    *out = now.python;
+}
+
+void ms_python_remember(const struct ms_python_stack *stack, uint32_t node)
+{
+    cr_assert_not_null(stack->frames);
+    now.python_node = node;
 }
 
 uint64_t ms_python_hash(const struct ms_python_stack *stack)
@@ -395,6 +408,28 @@ Test(sites, what_others_ask_for_is_no_optimizers)
     options.stacks = MS_STACKS_NATIVE;
     STAND_AT(0x100010);
     cr_assert_not(ms_site_is_optimizers(ms_site_capture(1)));
+}
+
+/* Told by its node alone, also beside another native stack. */
+Test(sites, a_remembered_python_stack_is_the_same_site)
+{
+    const struct ms_python_frame frames[] = {{.code = 1}, {.code = 2}};
+    uint32_t sites[2], others[2];
+    open_sites(MS_STACKS_FULL);
+    STAND_AT(0x100010);
+    run_python(frames, 2);
+    sites[0] = ms_site_capture(1);
+    now.python =
+        (struct ms_python_stack){.count = 2, .node = now.python_node, .hash = now.python_hash};
+    sites[1] = ms_site_capture(1);
+    STAND_AT(0x100020);
+    others[0] = ms_site_capture(1);
+    run_python(frames, 2);
+    others[1] = ms_site_capture(1);
+    cr_assert_neq(sites[0], 0);
+    cr_assert_neq(others[0], sites[0]);
+    cr_assert_eq(sites[0], sites[1]);
+    cr_assert_eq(others[0], others[1]);
 }
 
 Test(sites, what_an_optimizers_closure_runs_is_the_models)
