@@ -37,6 +37,10 @@ struct ms_range {
     bool arena, pinned, marked;
     bool mixed; /* a block: part of it may have other backing than device memory, or none */
     bool kept;  /* an arena out of whose holes nothing is taken: see ms_arenas_keep */
+    /* Of a block: the value of the id counter at its last recorded use; less than its id: none. The
+     * value may be left from an earlier block. Ids fit into 48 bits. */
+    uint16_t used_above; /* the bits above used_below */
+    uint32_t used_below;
     union {
         struct {
             struct ms_range *index_next;
@@ -45,8 +49,6 @@ struct ms_range {
             ms_stream_t stream;
             struct ms_holder *holder; /* null: none */
             struct ms_arena *holes;   /* the state of its holes; null: it had no tensor yet */
-            uint64_t used; /* the value of the id counter at its last recorded use; less than its
-                              id: none. Placed where the other states of the union do not write */
         } live;
         struct {
             struct ms_range *next;
@@ -64,6 +66,19 @@ struct ms_range {
         } free;
     };
 };
+
+_Static_assert(sizeof(struct ms_range) == 104, "a million of them may live");
+
+static inline uint64_t ms_range_used(const struct ms_range *range)
+{
+    return (uint64_t)range->used_above << 32 | range->used_below;
+}
+
+static inline void ms_range_note_use(struct ms_range *range, uint64_t next_id)
+{
+    range->used_above = (uint16_t)(next_id >> 32);
+    range->used_below = (uint32_t)next_id;
+}
 
 /* Live blocks by the address they begin at: a hash table that grows by one bucket at a time (linear
  * hashing), so that no single insertion pays for the size of the table. */

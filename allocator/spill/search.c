@@ -142,7 +142,8 @@ static bool sample_block(struct ms_pool *pool, const struct ms_chunk *chunk,
 {
     const struct ms_arena *arena = range->live.holes;
     uint64_t now = pool->next_id - pool->first_id;
-    uint64_t used = range->live.used > range->live.id ? range->live.used : range->live.id;
+    uint64_t used = ms_range_used(range);
+    used = used > range->live.id ? used : range->live.id;
     uint64_t last_use = part_of(used - pool->first_id, now);
     if (range->pinned || (arena != NULL && (arena->frozen || pool->frozen))) {
         return false;

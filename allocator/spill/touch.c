@@ -43,7 +43,7 @@ static struct ms_touched touch(struct ms_pool *pool, struct ms_segment *segment,
 {
     struct ms_range *range = segment->foreign == NULL ? ms_block_around(pool, addr) : NULL;
     if (range != NULL) {
-        range->live.used = pool->next_id;
+        ms_range_note_use(range, pool->next_id);
     }
     if (bytes == 0 && segment->granules != NULL && pool->arenas != NULL) {
         ms_arenas_around(pool->arenas, segment, &addr, &bytes);

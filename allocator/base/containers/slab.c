@@ -51,7 +51,7 @@ void ms_pages_unmap(void *pages, size_t bytes)
 
 void ms_slab_init(struct ms_slab *slab, size_t node_bytes)
 {
-    size_t unit = _Alignof(max_align_t);
+    size_t unit = _Alignof(uint64_t);
     *slab = (struct ms_slab){.node_bytes = (node_bytes + unit - 1) / unit * unit,
                              .page_bytes = FIRST_PAGE_BYTES};
 }

@@ -22,6 +22,7 @@ struct ms_slab {
     struct ms_slab_page *pages;
 };
 
+/* Nodes begin on multiples of 8 bytes: no type that asks for more. */
 void ms_slab_init(struct ms_slab *slab, size_t node_bytes);
 /* For large nodes of which mostly a small part is written: never uses large pages. */
 void ms_slab_init_sparse(struct ms_slab *slab, size_t node_bytes);
