@@ -21,8 +21,7 @@ static atomic_uint clean; /* sound stacks in a row */
 /* A thread's memory; it lasts as long as the thread. */
 struct memory {
     struct ms_thread_memory is;
-    uint64_t last; /* the innermost frame of the last stack, where all of it was read with plain
-                      loads, and can be remembered; else 0 */
+    uint64_t last; /* the innermost frame of the last stack, if that can be remembered; else 0 */
     struct ms_python_frame frames[MS_STACK_DEPTH_MAX];
     struct ms_python_known known;
 };
@@ -224,7 +223,7 @@ static inline bool recall(const struct ms_python_layout *layout, uint64_t frame,
     return true;
 }
 
-/* may_recall: a stack that was remembered need not be read. */
+/* may_recall: a stack that the thread remembers is not read again. */
 static __attribute__((noinline)) void capture_from(const struct ms_python_interpreter *python,
                                                    uint32_t depth, bool may_recall,
                                                    struct ms_python_stack *out)

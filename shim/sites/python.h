@@ -27,9 +27,9 @@ struct ms_python_stack {
     bool cut;         /* there are more frames than `depth` */
     bool lost;        /* something did not look like a frame: the frames beyond it are missing */
     bool interpreter; /* the thread belongs to an interpreter, even if it runs no frame now */
-    uint32_t node; /* used instead of the frames, which are null then: of a stack that the thread
-                      remembers, or of another thread's (ms_site_lend), with count 0. Otherwise 0 */
-    uint64_t hash; /* with a node: the result of ms_python_hash */
+    uint32_t node;    /* used instead of the frames, which are null then: of a stack that the thread
+                         remembers, or of another thread's (ms_site_lend), with count 0. Otherwise 0 */
+    uint64_t hash;    /* with a node: the result of ms_python_hash */
 };
 
 /* depth: 1 to MS_STACK_DEPTH_MAX. The stack is empty for a thread without Python, in a process

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the words of known Python frames, and takes note of them: see python_known.h. */
+/* Remembers Python frames and compares them: see python_known.h. */
 #include "shim/sites/python_known.h"
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include "shim/tables/options.h"
 
-enum { LINKS_MAX = 2 * MS_STACK_DEPTH_MAX }; /* one of C's lies before each of Python's at most */
+enum { LINKS_MAX = 2 * MS_STACK_DEPTH_MAX }; /* at most one frame of C's for each of Python's */
 
 static inline const char *object(uint64_t at)
 {
@@ -19,8 +19,8 @@ static inline uint64_t code_of(const struct ms_python_layout *layout, const char
     return ms_python_code_address(ms_python_word(frame, layout->frame.code));
 }
 
-/* Whether the words of a frame that lies there hold what they held. Its code is looked into only
- * where it is the one that it was: a frame keeps its code. */
+/* Whether the frame at that address still has these words. Its code object is only read if it is
+ * the same one: a frame keeps a reference to it. */
 static inline bool holds(const struct ms_python_layout *layout,
                          const struct ms_python_known_frame *known)
 {
@@ -44,7 +44,7 @@ static inline bool holds(const struct ms_python_layout *layout,
            ms_python_half(code, layout->code.first_line) == known->first_line;
 }
 
-/* An address is read only once it was found to be the caller's again. */
+/* Reads a frame only after the frame inside of it was found to have it as its caller. */
 static bool all_hold(const struct ms_python_layout *layout,
                      const struct ms_python_known_frame *known)
 {
@@ -79,7 +79,7 @@ const struct ms_python_known_frame *ms_python_known_find(const struct ms_python_
     return NULL;
 }
 
-/* The known frame of that address and caller, new or not; null: there is no room. */
+/* The known frame of that address and caller, which is added if there is none. Null: no room. */
 static struct ms_python_known_frame *meet(struct ms_python_known *known,
                                           const struct ms_python_layout *layout, uint64_t at,
                                           const struct ms_python_known_frame *caller)

@@ -57,7 +57,7 @@ struct ms_python_layout {
     } text;
 };
 
-/* Eight and four bytes of an object. */
+/* Eight or four bytes of an object. */
 static inline uint64_t ms_python_word(const char *object, uint32_t offset)
 {
     uint64_t value;
@@ -72,13 +72,13 @@ static inline uint32_t ms_python_half(const char *object, uint32_t offset)
     return value;
 }
 
-/* Of a frame's word: 3.14 tags references in their low bits. */
+/* The address in a frame's reference to its code: 3.14 tags references in their low bits. */
 static inline uint64_t ms_python_code_address(uint64_t reference)
 {
     return reference & ~UINT64_C(7);
 }
 
-/* Of a frame's byte `entry`: whether the frame is one of C's. */
+/* Whether a frame is one of C's, by its byte `entry`. */
 static inline bool ms_python_is_shim(const struct ms_python_layout *layout, uint8_t entry)
 {
     enum { FIRST_OWNER_IN_C = 3 }; /* FRAME_OWNED_BY_CSTACK, from 3.14 on ..._BY_INTERPRETER */

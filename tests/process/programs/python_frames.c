@@ -36,7 +36,7 @@ EXPORT void frames_on_signal(int number, struct frames_stack *out);
 EXPORT uint64_t frames_least_ns(uint32_t depth, uint32_t rounds);
 EXPORT void frames_many(uint32_t depth, uint32_t rounds);
 
-/* What the thread remembers of a stack is what is read of it now. */
+/* A stack that is recalled must be the one that is read now. */
 static void check_remembered(const struct ms_python_stack *read)
 {
     struct ms_python_stack recalled;
@@ -160,7 +160,7 @@ uint64_t frames_least_ns(uint32_t depth, uint32_t rounds)
     return least;
 }
 
-/* As a call site's are taken: known again from the second time on. */
+/* As for call sites: from the second time on the stack is recalled. */
 void frames_many(uint32_t depth, uint32_t rounds)
 {
     struct ms_python_stack stack;
