@@ -13,7 +13,8 @@ Usage: scripts/test.sh [--torch] [--frameworks [all]] [--all] [--sanitize addres
   --frameworks the tests with JAX as well (needs --torch once; 0.9 GB while they run);
               all: with TensorFlow, ONNX Runtime, Numba, DeepSpeed and bitsandbytes, too, one
               after the other (6.3 GB at most while they run)
-  --all       also what takes long and says little that the others do not
+  --all       also what takes long and says little that the others do not; and then, unless
+              --only is given, both sanitizers
   --sanitize  in a build of its own, with that sanitizer (address: undefined behaviour, too): unit
               tests (address alone), random tests (thread: of threads), torture jobs, and the
               process tests whose programs link the driver
@@ -89,7 +90,7 @@ torch_tests() {
 }
 
 main() {
-    local torch=no frameworks=() sanitize='' python='' which=()
+    local torch=no all=no frameworks=() sanitize='' python='' which=() status=0
     while [[ $# -gt 0 ]]; do
         case $1 in
         --torch) torch=yes ;;
@@ -100,7 +101,10 @@ main() {
                 shift
             fi
             ;;
-        --all) export MEMSHIM_TEST_ALL=1 ;;
+        --all)
+            all=yes
+            export MEMSHIM_TEST_ALL=1
+            ;;
         --sanitize)
             sanitize=${2:-}
             shift
@@ -168,7 +172,14 @@ main() {
         done < <(torch_tests)
     fi
     print_part_times
-    python3 "$MEMSHIM_ROOT/tests/tally.py" "${tally[@]}"
+    python3 "$MEMSHIM_ROOT/tests/tally.py" "${tally[@]}" || status=1
+    if [[ $all == yes && -z $sanitize && ${#which[@]} -eq 0 ]]; then
+        for sanitize in thread address; do
+            say "once more, with the $sanitize sanitizer"
+            env -u MEMSHIM_TEST_ALL "$MEMSHIM_ROOT/scripts/test.sh" --sanitize "$sanitize" || status=1
+        done
+    fi
+    return "$status"
 }
 
 main "$@"
