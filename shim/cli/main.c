@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memshim executable: finds the command and runs it. */
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -78,6 +79,9 @@ int main(int argc, char **argv)
     enum ms_cli_command_id command;
     int status;
 
+    /* An ignored SIGCHLD, inherited from who started us, would take our children's exit status
+     * away. */
+    (void)signal(SIGCHLD, SIG_DFL);
     if (argc < 2) {
         ms_cli_print_overview();
         return MS_CLI_WRONG_CALL;

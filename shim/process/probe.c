@@ -58,7 +58,9 @@ static int waiting_process(void *argument)
 {
     const struct launch *launch = argument;
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+    const struct sigaction standard = {.sa_handler = SIG_DFL};
     int status = 0;
+    (void)sigaction(SIGCHLD, &standard, NULL); /* ignored, it would leave no status to wait for */
     pid_t probe = clone(probe_process, launch->stacks + 2 * STACK_BYTES, MS_COMMAND_CLONE | SIGCHLD,
                         argument);
     for (int ms = 0; probe > 0 && ms < LONGEST_MS; ms += POLL_MS) {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import unittest
 from pathlib import Path
@@ -60,6 +61,17 @@ class Doctor(ProcessTest):
         self.assertTrue(report["devices"][0]["handle_file_descriptor"])
         self.assertFalse(report["devices"][0]["handle_fabric"])
         self.assertNotIn("fabric", self.finding(report, "mapping")[1])
+
+    def test_started_by_who_ignores_children(self) -> None:
+        def ignore() -> None:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+        def levels(text: str) -> list[list[str]]:
+            return [line.split()[:2] for line in text.splitlines()]
+
+        ignored = run([CLI, "doctor"], preexec=ignore).check()
+        self.assertEqual(levels(ignored.stdout), levels(run([CLI, "doctor"]).check().stdout))
+        run([CLI, "run", "--", "false"], preexec=ignore).check(1)
 
     def test_as_text(self) -> None:
         result = run([CLI, "doctor"]).check()

@@ -77,6 +77,12 @@ class HostRoad(ProcessTest):
         self.assertIn(MAY, self.start(LD_PRELOAD=library))
         self.assertEqual(self.tries(), 0)
 
+    def test_a_program_that_ignores_its_children(self) -> None:
+        """Theirs are reaped by the kernel; the test's process is waited for all the same."""
+        library = self.with_command(f'exec {CLI} "$@"')
+        self.assertIn(MAY, self.start("ignore", LD_PRELOAD=library))
+        self.assertEqual((self.remembered(), self.tries()), ([WORKS], 1))
+
     def test_the_test_is_never_tested(self) -> None:
         """Its process would begin another one, and so on, without end."""
         library = self.with_command(f"env >{self.folder}/environment; exit {NO_DEVICE}")

@@ -170,8 +170,6 @@ int ms_supervise_watched(char *const *argv, char *const *environment,
         (void)sigdelset(&signals, never_passed[i]);
     }
     (void)sigaddset(&signals, SIGCHLD);
-    /* If SIGCHLD was inherited as ignored, the exit status would be lost. */
-    (void)signal(SIGCHLD, SIG_DFL);
 
     int result_pipe[2];
     if (pipe2(result_pipe, O_CLOEXEC) != 0) {
