@@ -349,6 +349,12 @@ uint64_t ms_device_takeable_bytes(const struct ms_device *device, const struct m
 
 /* --- charging --------------------------------------------------------------------------------- */
 
+bool ms_device_give_back(struct ms_device *device)
+{
+    const bool trimmed = ms_mempools_trim(device) != 0;
+    return ms_overhead_give_back(device) || trimmed;
+}
+
 bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns)
 {
     uint64_t released = ms_mempools_trim(device);
@@ -393,11 +399,11 @@ bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t by
     bool charged = ms_budget_charge(&device->budget, owner, bytes);
     if (!charged && bytes <= atomic_load(&device->budget.cap_bytes)) {
         charged = room_and_charge(device, owner, bytes, false);
+        if (!charged && ms_device_give_back(device)) {
+            charged = room_and_charge(device, owner, bytes, false);
+        }
         if (!charged) {
             (void)ms_device_make_room(device, may_wait ? ms_options()->wait_ns : 0);
-            charged = room_and_charge(device, owner, bytes, may_wait);
-        }
-        if (!charged && ms_overhead_give_back(device)) {
             charged = room_and_charge(device, owner, bytes, may_wait);
         }
         if (!charged && device->group != NULL) {

@@ -54,6 +54,7 @@ struct ms_device {
 
     struct ms_budget budget;
     ms_group_t *group; /* whose cap applies; null: this process has its own (device_group.h) */
+    _Atomic bool driver_pools; /* the driver's own pools have been charged, and may keep memory */
     struct ms_budget_lender lender; /* the group's */
     struct ms_device_ops ops;
     ms_pool_t *pool; /* null with MEMSHIM_POOL=off */
@@ -164,6 +165,10 @@ void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t
 /* How many bytes in holes could be taken: as many as the host could replace. */
 uint64_t ms_device_takeable_bytes(const struct ms_device *device,
                                   const struct ms_pool_stats *stats);
+
+/* Gives back what is charged outside the pool, and nobody has: what the driver's own pools keep,
+ * and overhead that there is not. Nothing while a stream captures. True where that was anything. */
+bool ms_device_give_back(struct ms_device *device);
 
 /* Waits for frees in flight, for wait_ns at most and not during a capture, and gives the driver
  * everything that the pool holds unused. True if that was anything. */

@@ -210,6 +210,7 @@ bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_
     if (!ms_device_charge(device, MS_OWNER_FORWARDED, *asked_bytes, true)) {
         return false;
     }
+    atomic_store_explicit(&device->driver_pools, true, memory_order_relaxed);
     ms_lock_acquire(&pool->lock);
     pool->asking_bytes += *asked_bytes;
     pool->charged_bytes += *asked_bytes;

@@ -8,7 +8,6 @@
 #include "shim/device/capture.h"
 #include "shim/device/device_group.h"
 #include "shim/device/mempools.h"
-#include "shim/device/overhead.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/policy/host_blocks.h"
@@ -74,6 +73,17 @@ static void check_pressure(struct ms_device *device)
     }
 }
 
+/* What can be had without waiting, also where the driver's pools give back what they keep. */
+static ms_status_t climb_quickly(struct ms_device *device, const struct ms_request *quick,
+                                 struct ms_block_info *block)
+{
+    ms_status_t status = ms_pool_alloc(device->pool, quick, block);
+    if (status == MS_ERR_NO_MEMORY && ms_device_give_back(device)) {
+        status = ms_pool_alloc(device->pool, quick, block);
+    }
+    return status;
+}
+
 /* The ladder in a group. First what can be had without waiting; then memory that other members hold
  * unused; then the coldest live memory, ours or theirs; at last whatever another member can move.
  * *given: another member gave something. */
@@ -82,7 +92,7 @@ static ms_status_t climb_in_group(struct ms_device *device, const struct ms_requ
 {
     struct ms_request quick = *request;
     quick.may_wait = false;
-    ms_status_t status = ms_pool_alloc(device->pool, &quick, block);
+    ms_status_t status = climb_quickly(device, &quick, block);
     if (status == MS_ERR_NO_MEMORY && ms_device_group_ask(device, request->bytes)) {
         status = ms_pool_alloc(device->pool, &quick, block);
     }
@@ -115,6 +125,24 @@ static ms_status_t alloc_in_group(struct ms_device *device, const struct ms_requ
     return status;
 }
 
+/* In steps only where somebody else may have to give first: else the pool climbs once. */
+static ms_status_t climb(struct ms_device *device, const struct ms_request *request,
+                         struct ms_block_info *block)
+{
+    if (__builtin_expect(device->group != NULL, 0)) {
+        return alloc_in_group(device, request, block);
+    }
+    if (__builtin_expect(atomic_load_explicit(&device->driver_pools, memory_order_relaxed), 0)) {
+        struct ms_request quick = *request;
+        quick.may_wait = false;
+        const ms_status_t status = climb_quickly(device, &quick, block);
+        if (status != MS_ERR_NO_MEMORY || !request->may_wait) {
+            return status;
+        }
+    }
+    return ms_pool_alloc(device->pool, request, block);
+}
+
 CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_stream_t stream,
                         uint64_t bytes, CUdeviceptr_v2 *out)
 {
@@ -132,12 +160,10 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
     if (bytes <= atomic_load_explicit(&device->budget.cap_bytes, memory_order_relaxed)) {
         int attempts = ATTEMPTS;
         do {
-            status = __builtin_expect(device->group != NULL, 0)
-                         ? alloc_in_group(device, &request, &block)
-                         : ms_pool_alloc(device->pool, &request, &block);
+            status = climb(device, &request, &block);
         } while (status == MS_ERR_NO_MEMORY && --attempts > 0 &&
                  (fits_now(device, bytes) || ms_spill_others_give(device, bytes) ||
-                  ms_overhead_give_back(device)));
+                  ms_device_give_back(device)));
     }
     if (ms_device_crosses_threshold(device)) {
         check_pressure(device);

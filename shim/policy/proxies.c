@@ -11,7 +11,6 @@
 #include "shim/device/addresses/ranges.h"
 #include "shim/device/capture.h"
 #include "shim/device/device_group.h"
-#include "shim/device/mempools.h"
 #include "shim/device/reservations.h"
 #include "shim/driver/caller.h"
 #include "shim/driver/driver.h"
@@ -174,15 +173,19 @@ static ms_status_t create_in_group(struct page *page, bool may_wait)
 static ms_status_t create(struct page *page)
 {
     ms_pool_t *pool = page->device->pool;
-    bool may_wait = !ms_captures_running();
+    const bool may_wait = !ms_captures_running();
+    const bool in_steps = page->device->group != NULL || atomic_load(&page->device->driver_pools);
     ms_exports_reap();
-    ms_status_t status = ms_proxy_create(pool, page->bytes, &page->prop,
-                                         may_wait && page->device->group == NULL, &page->proxy);
+    ms_status_t status =
+        ms_proxy_create(pool, page->bytes, &page->prop, may_wait && !in_steps, &page->proxy);
+    if (status == MS_ERR_NO_MEMORY && ms_device_give_back(page->device)) {
+        status =
+            ms_proxy_create(pool, page->bytes, &page->prop, may_wait && !in_steps, &page->proxy);
+    }
     if (status == MS_ERR_NO_MEMORY && page->device->group != NULL) {
         status = create_in_group(page, may_wait);
-    }
-    if (status == MS_ERR_NO_MEMORY && ms_mempools_trim(page->device) != 0) {
-        status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);
+    } else if (status == MS_ERR_NO_MEMORY && in_steps && may_wait) {
+        status = ms_proxy_create(pool, page->bytes, &page->prop, true, &page->proxy);
     }
     ms_device_check_thresholds(page->device);
     return status;

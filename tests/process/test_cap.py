@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import unittest
 from typing import Any
 
@@ -121,6 +122,21 @@ class SecondContext(Pressed):
 
     def test_room_is_made_for_it(self) -> None:
         self.check_second("served", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="512MiB")
+
+
+class Kept(Pressed):
+    """What the driver's own pools keep for nobody is given back before anything is refused, or
+    moved to the host."""
+
+    def test_for_every_kind_of_request(self) -> None:
+        for how in ("block", "ordered", "managed", "chunk"):
+            for settings in ({}, {"MEMSHIM_SPILL": "auto"}, {"MEMSHIM_CAP_OF": "run"}):
+                with self.subTest(how, **settings):
+                    shutil.rmtree(self.output, ignore_errors=True)
+                    cap = CONTEXT + 128 * MIB
+                    seen = self.press("kept", how, MEMSHIM_LIMIT=cap, **settings)
+                    self.assertLessEqual(seen["peak_bytes"], cap)
+                    self.assertEqual(seen["report"]["spill"]["spills"], 0)
 
 
 class Told(Pressed):

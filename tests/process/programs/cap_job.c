@@ -7,7 +7,9 @@
  *   cap_job pools         one thread makes and destroys memory pools of the driver's, two others
  *                         want the same bytes for blocks
  *   cap_job second-context served|refused   another context, where blocks have all there is
- *   cap_job refuse        allocates to the end, is refused, frees one block, gets it again
+ *   cap_job kept HOW      asks for what is there once a pool of the driver's gives back what it
+ * keeps for nobody; HOW: block, ordered, managed or chunk cap_job refuse        allocates to the
+ * end, is refused, frees one block, gets it again
  *
  * Prints JSON: peak_bytes (the most in use), refusals, total_bytes (what the driver says it has).
  */
@@ -290,6 +292,59 @@ static void second_context(bool served)
     note_peak();
 }
 
+/* A pool of the program's that the driver serves, since its memory is for decompression engines
+ * (CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS, the member after maxSize since CUDA 12.8), and that
+ * keeps what it had. */
+static void keep_in_a_pool(size_t bytes)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    const unsigned short decompression = 2;
+    cuuint64_t keep = UINT64_MAX;
+    CUmemoryPool pool;
+    CUstream stream;
+    CUdeviceptr block;
+    memcpy((char *)&props.maxSize + sizeof props.maxSize, &decompression, sizeof decompression);
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemPoolCreate(&pool, &props));
+    MUST(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+    MUST(cu.cuMemAllocFromPoolAsync(&block, bytes, pool, stream));
+    MUST(cu.cuMemFreeAsync(block, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuStreamDestroy(stream));
+}
+
+static void ask(const char *how, size_t bytes)
+{
+    const CUmemAllocationProp props = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemGenericAllocationHandle chunk;
+    CUdeviceptr block;
+    if (strcmp(how, "block") == 0) {
+        MUST(cu.cuMemAlloc(&block, bytes));
+    } else if (strcmp(how, "ordered") == 0) {
+        MUST(cu.cuMemAllocAsync(&block, bytes, NULL));
+    } else if (strcmp(how, "managed") == 0) {
+        MUST(cu.cuMemAllocManaged(&block, bytes, CU_MEM_ATTACH_GLOBAL));
+    } else {
+        EXPECT(strcmp(how, "chunk") == 0);
+        MUST(cu.cuMemCreate(&chunk, bytes, &props, 0));
+    }
+}
+
+/* Below every threshold before the request: crossing one would make room, too. */
+static void kept(const char *how)
+{
+    CUdeviceptr block;
+    keep_in_a_pool(64 * MIB);
+    MUST(cu.cuMemAlloc(&block, 32 * MIB));
+    MUST(cu.cuMemsetD8(block, 1, 32 * MIB));
+    note_peak();
+    ask(how, 64 * MIB);
+    note_peak();
+}
+
 int main(int argc, char **argv)
 {
     size_t total = 0, free_bytes;
@@ -306,6 +361,8 @@ int main(int argc, char **argv)
         race();
     } else if (strcmp(argv[1], "pools") == 0) {
         pools();
+    } else if (strcmp(argv[1], "kept") == 0 && argc == 3) {
+        kept(argv[2]);
     } else if (strcmp(argv[1], "second-context") == 0 && argc == 3) {
         second_context(strcmp(argv[2], "served") == 0);
     } else {
