@@ -24,6 +24,9 @@ static CUresult capped(size_t *free_bytes, size_t *total_bytes)
     }
     ms_exports_reap();
     struct ms_device *device = context->device;
+    if (device->group) {
+        (void)ms_group_reap_ended(device->group);
+    }
     uint64_t cap = atomic_load(&device->budget.cap_bytes);
     uint64_t room = ms_budget_free_bytes(&device->budget);
     room = free_real < room ? free_real : room;

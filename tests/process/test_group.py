@@ -285,6 +285,12 @@ class Killed(Group):
         one.kill()
         self.assertNotEqual(two.ask("alloc 300"), "refused")
 
+    def test_it_is_free_at_once(self) -> None:
+        one, two = self.start(), self.start()
+        one.ask("alloc 400")
+        one.kill()
+        self.assertEqual(two.free_and_total(), (CAP - CONTEXT, CAP))
+
     def test_one_that_is_stopped_keeps_what_it_has(self) -> None:
         one, two = self.start(), self.start()
         one.ask("alloc 400")
