@@ -272,6 +272,13 @@ static bool find_subject(CUdeviceptr_v2 ptr, struct subject *subject)
     return subject->is_block || subject->is_page;
 }
 
+/* Between blocks there is no allocation, whatever is mapped there: the driver is asked about an
+ * address that nobody has. */
+static CUdeviceptr_v2 asked_instead(const struct subject *subject, bool found, CUdeviceptr_v2 ptr)
+{
+    return !found && subject->device ? (CUdeviceptr_v2)1 : ptr;
+}
+
 static bool answer_subject(const struct subject *subject, CUpointer_attribute attribute,
                            CUdeviceptr_v2 ptr, void *data)
 {
@@ -301,11 +308,13 @@ CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribut
     if (shows_identity(attribute) && !ms_serve_pin(ptr, 1)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (data && find_subject(ptr, &subject) && answer_subject(&subject, attribute, ptr, data)) {
+    const bool found = find_subject(ptr, &subject);
+    if (data && found && answer_subject(&subject, attribute, ptr, data)) {
         /* cuda.h: without a host pointer, null and this error. */
         return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
                                                               : CUDA_SUCCESS;
     }
+    ptr = asked_instead(&subject, found, ptr);
     return shown_identity(attribute, ptr, MS_REAL(cuPointerGetAttribute)(data, attribute, ptr));
 }
 
@@ -320,8 +329,10 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    CUresult result = MS_REAL(cuPointerGetAttributes)(numAttributes, attributes, data, ptr);
-    if (result == CUDA_SUCCESS && find_subject(ptr, &subject)) {
+    const bool found = find_subject(ptr, &subject);
+    CUresult result = MS_REAL(cuPointerGetAttributes)(numAttributes, attributes, data,
+                                                      asked_instead(&subject, found, ptr));
+    if (result == CUDA_SUCCESS && found) {
         for (unsigned int i = 0; i < count; i++) {
             (void)answer_subject(&subject, attributes[i], ptr, data[i]);
             result = shown_identity(attributes[i], ptr, result);

@@ -401,6 +401,45 @@ static void case_born_on_the_host_again(void)
     host_again(BORN_THERE);
 }
 
+static void ask_about(CUdeviceptr at)
+{
+    unsigned type = 77, managed = 77;
+    CUdeviceptr start = 77;
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+    void *answers[] = {&type, &managed, &start};
+    SAY_RESULT(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
+    SAY_RESULT(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at));
+    SAY_RESULT(cuPointerGetAttributes(3, which, answers, at));
+    (void)printf("%u %u %d\n", type, managed, start == at);
+}
+
+/* What was freed is no memory of the program's any more, whatever is kept there. */
+static void case_gone(void)
+{
+    CUdeviceptr kept, gone, ordered, of_the_context;
+    CUcontext other;
+    MUST(cuMemAlloc(&kept, BYTES));
+    MUST(cuMemAlloc(&gone, BYTES));
+    MUST(cuMemAllocAsync(&ordered, BYTES, stream));
+    MUST(cuStreamSynchronize(stream));
+    ask_about(gone);
+    MUST(cuMemFree(gone));
+    MUST(cuMemFreeAsync(ordered, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuCtxCreate_v2(&other, 0, device));
+    MUST(cuMemAlloc(&of_the_context, BYTES));
+    MUST(cuCtxDestroy(other));
+    MUST(cuCtxSetCurrent(context));
+    ask_about(gone);
+    ask_about(gone + BYTES / 2);
+    ask_about(ordered);
+    ask_about(of_the_context);
+    ask_about(kept);
+    MUST(cuMemFree(kept));
+}
+
 static void case_pinned_kept(void)
 {
     CUdeviceptr at;
@@ -431,6 +470,7 @@ int main(int argc, char **argv)
         {"registered-again", case_registered_again},
         {"born-on-the-host-again", case_born_on_the_host_again},
         {"pinned-kept", case_pinned_kept},
+        {"gone", case_gone},
     };
     int version = 0;
     const int status = run_case(argc, argv, cases, sizeof cases / sizeof cases[0], begin);
