@@ -140,6 +140,11 @@ enum ms_unmoved {
     MS_UNMOVED_BUSY       /* the device did not stand still for the last request */
 };
 
+/* What of the pool's free memory serves any request: what waits for queued work, and granules that
+ * are idle as a whole. The rest lies beside live memory, and serves what fits there. Asks which
+ * work is done, without waiting; linear in the idle ranges. */
+uint64_t ms_pool_whole_bytes(ms_pool_t *pool);
+
 /* Bytes of live memory on the device that could move to the host, whatever the limits say: for a
  * verdict. Waits for the thread that changes backing; linear in the pool's chunks. */
 uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why);

@@ -12,6 +12,7 @@
 #include "allocator/device/budget.h"
 #include "allocator/pool.h"
 #include "allocator/pool_state.h"
+#include "allocator/space/range.h"
 #include "allocator/space/tiling.h"
 #include "allocator/spill/spill.h"
 
@@ -53,6 +54,50 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
     }
     ms_growth_release(pool);
     return released_bytes;
+}
+
+/* The granules that lie wholly in the range. */
+static uint64_t whole_granules(const struct ms_pool *pool, const struct ms_range *range)
+{
+    const uint64_t granule = pool->granule_bytes;
+    const uint64_t offset = range->addr - range->segment->base;
+    const uint64_t first = (offset + granule - 1) / granule;
+    const uint64_t end = (offset + range->bytes) / granule;
+    return end > first ? (end - first) * granule : 0;
+}
+
+static uint64_t count_whole(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
+{
+    uint64_t bytes = pool->count.pending_bytes;
+    for (int region = 0; region < MS_REGIONS; region++) {
+        struct ms_treap_node *root = pool->orders.idle.bins[region].large;
+        struct ms_range *range = ms_range_tree_at_least(root, pool->granule_bytes, 0);
+        for (; range != NULL; range = ms_range_tree_after(root, range)) {
+            bytes += whole_granules(pool, range);
+        }
+    }
+    return bytes;
+}
+
+/* Not where somebody changes backing, who may wait for work, and sees what is done. */
+static void see_what_is_done(struct ms_pool *pool) MS_NO_THREAD_SAFETY
+{
+    if (ms_lock_try(&pool->growth)) {
+        if (!pool->ops->capturing(pool->ops->ctx)) {
+            ms_fences_take(pool, false);
+            (void)ms_fences_poll(pool);
+        }
+        ms_growth_release(pool);
+    }
+}
+
+uint64_t ms_pool_whole_bytes(ms_pool_t *pool)
+{
+    see_what_is_done(pool);
+    ms_state_acquire(pool);
+    const uint64_t bytes = pool->granule_bytes != 0 ? count_whole(pool) : pool->count.free_bytes;
+    ms_state_release(pool);
+    return bytes;
 }
 
 /* What the budget lacks for a charge of `bytes`. */

@@ -33,8 +33,7 @@ static CUresult capped(size_t *free_bytes, size_t *total_bytes)
     if (device->pool) {
         struct ms_pool_stats stats;
         ms_pool_stats(device->pool, &stats);
-        /* Includes memory that waits for queued work. */
-        room += stats.free_bytes + ms_device_takeable_bytes(device, &stats);
+        room += ms_pool_whole_bytes(device->pool) + ms_device_takeable_bytes(device, &stats);
     }
     room += device->group ? ms_group_spare_bytes(device->group) : 0;
     *free_bytes = room < cap ? room : cap;

@@ -34,6 +34,9 @@ class Charges(Scenario):
         stderr = self.hold("vmm_cap", MEMSHIM_LIMIT="256MiB", MEMSHIM_SPILL="off")
         self.assertIn("OUT OF MEMORY: asked for 150.0 MiB", stderr)
 
+    def test_what_is_told_to_be_free(self) -> None:
+        self.hold("told_free", MEMSHIM_LIMIT="256MiB", MEMSHIM_SPILL="off")
+
     def test_race_for_the_cap(self) -> None:
         self.hold("race", MEMSHIM_LIMIT="256MiB")
 

@@ -101,6 +101,43 @@ static void vmm_cap(void)
     MUST(cuMemFree(block));
 }
 
+/* All that is said to be free, as far as chunks are whole, can be had at once. Gives it back. */
+static void have_all(void)
+{
+    const size_t bytes = free_bytes() / (2 * MIB) * (2 * MIB);
+    CUdeviceptr all;
+    EXPECT(bytes > 64 * MIB);
+    MUST(cuMemAlloc(&all, bytes));
+    EXPECT(free_bytes() < 2 * MIB);
+    MUST(cuMemFree(all));
+}
+
+/* What is left over beside small blocks serves nothing large: MEMSHIM_LIMIT=256MiB. */
+static void told_free(void)
+{
+    enum { MANY = 200 };
+    static CUdeviceptr blocks[MANY];
+    CUdeviceptr large;
+    uint64_t seed = 7;
+    have_all();
+    for (int i = 0; i < MANY; i++) {
+        MUST(cuMemAlloc(&blocks[i], 1 + next_random(&seed) % MIB));
+    }
+    have_all();
+    for (int i = 0; i < MANY; i += 2) {
+        MUST(cuMemFree(blocks[i]));
+    }
+    have_all();
+    MUST(cuMemAlloc(&large, 9 * MIB + 5));
+    have_all();
+    for (int i = 1; i < MANY; i += 4) {
+        MUST(cuMemFree(blocks[i]));
+    }
+    have_all();
+    MUST(cuMemFree(large));
+    have_all();
+}
+
 /* --- contexts ----------------------------------------------------------------------------------
  */
 
@@ -791,6 +828,7 @@ static const struct {
     void (*run)(void);
 } scenarios[] = {{"vmm", vmm},
                  {"vmm_cap", vmm_cap},
+                 {"told_free", told_free},
                  {"reset", reset},
                  {"destroyed_context", destroyed_context},
                  {"many_contexts", many_contexts},
