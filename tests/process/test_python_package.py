@@ -240,7 +240,8 @@ with MemshimHook():
     pool.malloc(2 << 20, block.value)
     Array()
     for hook in pool.hooks:
-        hook.malloc_postprocess(device_id=0, mem_size=Size(4 << 20), mem_ptr=block.value + (4 << 20))
+        there = block.value + (4 << 20)
+        hook.malloc_postprocess(device_id=0, mem_size=Size(4 << 20), mem_ptr=there)
     say(live=memshim.stats().live_bytes)
 """
 )
