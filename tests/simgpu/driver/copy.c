@@ -116,6 +116,9 @@ static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mo
         }
         return sim_submit(stream, work, NULL);
     }
+    if (is_host(to) && !is_host(from) && sim_values_come_late(waits)) {
+        sim_wait_stream(stream);
+    }
     follow_values(&work->copy);
     bool staged = !waits && from == SIM_PLACE_PAGEABLE;
     if (staged && mode == COPY_SYNC) {

@@ -177,6 +177,12 @@ struct simgpu_reader simgpu_read_as(struct simgpu_reader now)
     return before;
 }
 
+bool sim_values_come_late(bool waits)
+{
+    return sim_settings.values != SIM_VALUES_MEMORY &&
+           (waits || reader.reader != SIMGPU_READER_COPY);
+}
+
 typedef void tell_t(int device, const void *at, size_t bytes, unsigned reader, unsigned type);
 
 /* Calls memshim's function, if it is preloaded. That captures the caller's stack, which may need

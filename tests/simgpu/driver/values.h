@@ -14,6 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whether such a copy to the host has to be decided when all work before it is done: a collective
+ * may turn out to bring nothing that a host wrote. waits: the host waits for the copy; PyTorch also
+ * waits for asynchronous ones if it reads a value. */
+bool sim_values_come_late(bool waits);
+
 /* Called before a copy is queued. Decides whether its bytes are moved whatever their number, and
  * notes what it writes to a device. If the host reads what no host wrote, decides copy->answer.
  * Releases sim_lock while it reports to memshim. `bytes`: from the first to the last byte that it
