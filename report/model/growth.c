@@ -6,16 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTS         6u   /* the most parts of the growing time: it must rise in each */
-#define PART          4u   /* the fewest steps of a part */
-#define WORTH_SPLIT   0.25 /* two lines must lower the squared error to this share */
+#include "report/model/kinds.h"
+
+#define PARTS         6u   /* of the time that something grows, at most: it has to rise in each */
+#define PART          4u   /* steps of a part, at least */
+#define WORTH_SPLIT   0.25 /* what is left of the squared error where there are two lines */
 #define MOST_SPLITS   8
 #define NORMAL        1.4826 /* from a median deviation to a standard deviation */
 #define CONFIDENCE    1.96
 #define FEWEST_ROUNDS 2u
 #define FEWEST_RISES  3u
-/* So many errors away from 0: with many sites, some would be wrong by chance */
-#define CLEARLY 5
+#define MOST_INPUTS   4 /* of one site in a step; twice as many as it has where they get longer */
+#define CLEARLY       5 /* so many errors away from 0: there are many sites to be wrong about */
 
 /* ---- a robust line ---- */
 
@@ -251,7 +253,31 @@ bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first)
     return false;
 }
 
-/* ---- by memory left from rounds ---- */
+/* ---- what is longer in each step ---- */
+
+/* A step's inputs, a few of them. */
+static bool is_longer_input(const struct ms_growing_site *row)
+{
+    return row->rounds == 0 && row->kind == MS_KIND_INPUTS && row->held <= MOST_INPUTS;
+}
+
+size_t ms_growth_drop_longer(struct ms_growing_site *rows, size_t count, uint64_t step)
+{
+    bool longer = false;
+    size_t left = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        longer |= is_longer_input(&rows[i]);
+    }
+    for (size_t i = 0; longer && i < count; i++) {
+        if (rows[i].rounds > 0 || rows[i].held >= (double)(step - rows[i].since_step) / 2) {
+            rows[left++] = rows[i];
+        }
+    }
+    return longer ? left : count;
+}
+
+/* ---- by what is left of rounds ---- */
 
 static bool like_each_other(const struct ms_kept_round *rounds, size_t count)
 {

@@ -205,6 +205,15 @@ static bool find_in_many(const struct ms_growth_clock *clock, const uint64_t *sa
     return true;
 }
 
+static double held_of(const struct ms_sampler *sampler, uint32_t id, uint64_t bytes)
+{
+    struct ms_site_sums sums;
+
+    return ms_site_table_read(sampler->model->sites, sampler->device, id, &sums) && sums.bytes > 0
+               ? (double)bytes * (double)sums.allocations / (double)sums.bytes
+               : 0;
+}
+
 /* samples_room: the room of a site's row, in samples. */
 static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samples_room,
                       size_t behind_oom, struct ms_buffer *growing)
@@ -238,6 +247,7 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
             .since_ns = clock->time_ns[slope.first],
             .grown_bytes = samples[last] - samples[slope.first],
             .cap_at_step = cap_at(sampler, slope.bytes_per_step),
+            .held = held_of(sampler, id, samples[last]),
         };
     }
 }
@@ -388,6 +398,12 @@ void ms_survey_judge_growth(struct ms_sampler *sampler)
     double together = 0;
 
     take_seen(sampler, &growing);
+    if (!growth->clock.by_time) {
+        growing.bytes = ms_growth_drop_longer((struct ms_growing_site *)growing.at,
+                                              growing.bytes / sizeof(struct ms_growing_site),
+                                              growth->clock.step[growth->clock.count - 1]) *
+                        sizeof(struct ms_growing_site);
+    }
     take_kept(sampler, &growing);
 
     const struct ms_growing_site *rows = (const struct ms_growing_site *)growing.at;

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "report/model/growth.h"
+#include "report/model/kinds.h"
 
 #define COUNT 100
 
@@ -242,4 +243,36 @@ Test(growth, few_samples_that_do_not)
     cr_expect_not(of_few(fades, 5));
     cr_expect_not(of_few(set_up, 5));
     cr_expect_not(of_few(longer, 0));
+}
+
+/* ---- what is longer in each step ---- */
+
+enum { OF_INPUTS, OF_RESULT, OF_BUFFER, OF_LEAK, OF_ROUNDS, ROWS };
+
+/* Of 40 steps. */
+static size_t left_of(struct ms_growing_site rows[ROWS], uint8_t kind_of_inputs, double inputs)
+{
+    rows[OF_INPUTS] = (struct ms_growing_site){.site = 1, .kind = kind_of_inputs, .held = inputs};
+    rows[OF_RESULT] = (struct ms_growing_site){.site = 2, .kind = MS_KIND_ACTIVATIONS, .held = 1.9};
+    rows[OF_BUFFER] = (struct ms_growing_site){.site = 3, .kind = MS_KIND_PERSISTENT, .held = 12};
+    rows[OF_LEAK] = (struct ms_growing_site){.site = 4, .kind = MS_KIND_PERSISTENT, .held = 39};
+    rows[OF_ROUNDS] = (struct ms_growing_site){.site = 5, .rounds = 4};
+    return ms_growth_drop_longer(rows, ROWS, 40);
+}
+
+Test(growth, what_longer_inputs_need_is_none)
+{
+    struct ms_growing_site rows[ROWS];
+
+    cr_assert_eq(left_of(rows, MS_KIND_INPUTS, 1.9), 2);
+    cr_expect_eq(rows[0].site, 4);
+    cr_expect_eq(rows[1].site, 5);
+}
+
+Test(growth, what_is_made_anew_and_longer_grows_where_inputs_do_not)
+{
+    struct ms_growing_site rows[ROWS];
+
+    cr_expect_eq(left_of(rows, MS_KIND_TEMPORARY, 1.9), ROWS);
+    cr_expect_eq(left_of(rows, MS_KIND_INPUTS, 39), ROWS, "they are kept");
 }

@@ -269,6 +269,30 @@ Test(leaks, a_queue_of_some_length_is_none)
     cr_expect_eq(growth->leak_count, 0);
 }
 
+Test(leaks, of_what_is_made_anew_and_longer)
+{
+    uint64_t result = 0, result_bytes = 0;
+
+    for (int number = 1; number <= 12; number++) {
+        const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
+
+        if (result) {
+            died(result, result_bytes);
+        }
+        result_bytes = (uint64_t)number * KEPT;
+        result = born(LOOP_KEPT, result_bytes);
+
+        const uint64_t gradient = born(LOOP_GRADIENT, GRADIENT);
+
+        died(saved, ACTIVATION);
+        died(born(LOOP_UPDATE, GRADIENT), GRADIENT);
+        died(gradient, GRADIENT);
+    }
+    dies(MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("note_metrics");
+}
+
 /* Parts of a model that a program calls one after the other. */
 Test(leaks, a_first_forward_is_none)
 {
