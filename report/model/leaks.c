@@ -13,15 +13,15 @@
 
 #define MOST_JOINED  512u /* the most sites to join: those that grew most */
 #define MOST_OTHERS  8192u
-#define JOINED_PARTS 4u /* what grows under one frame is all but one in so many parts of it */
+#define JOINED_PARTS 4u /* the joined frame may miss one part in so many of the growth */
 
-/* Sites of one Python stack that do not grow. Natively they differ: an operation's result, and what
- * it works in. */
+/* Sites of one Python stack that do not grow. They differ in native frames: an operation's result
+ * and its workspace. */
 struct other {
     struct ms_path path;
     uint32_t python;
     uint64_t peak_bytes; /* of the largest */
-    bool recurs; /* it asks again and again, and gives back; else it asked before anything grew */
+    bool recurs; /* it allocates again and again, and frees; else only before anything grew */
 };
 
 struct joining {
@@ -46,7 +46,7 @@ static bool is_row(const struct joining *joining, uint32_t site)
     return false;
 }
 
-/* When a row's site first asked. */
+/* When the first of the rows' sites first allocated. */
 static uint64_t first_asked_ns(const struct joining *joining)
 {
     uint64_t first_ns = UINT64_MAX;
@@ -63,7 +63,7 @@ static uint64_t first_asked_ns(const struct joining *joining)
     return first_ns;
 }
 
-/* The place of that stack among the others, made where there is none yet. Null: no room for it. */
+/* The entry of the site's stack among the others; a new one if there is none. Null: no room. */
 static struct other *place_other(struct joining *joining, uint32_t site, bool recurs)
 {
     const struct ms_site_definition *is = ms_definitions_site(joining->model->definitions, site);
@@ -138,8 +138,8 @@ static bool keeps_nothing_elsewhere(const struct joining *joining, const struct 
     return false;
 }
 
-/* Whether the other site asked in the function that `next` is a line of, called from the same
- * place, at another line. */
+/* Whether the other site allocated at another line of the function that `next` lies in, and the
+ * same place called that function. */
 static bool is_sibling(const struct other *other, const struct ms_place *prefix, uint32_t depth,
                        struct ms_place next)
 {
@@ -148,9 +148,9 @@ static bool is_sibling(const struct other *other, const struct ms_place *prefix,
            other->path.places[depth].line != next.line;
 }
 
-/* Whether all that recurs comes by way of that frame, and some of it, in the same function as
- * `next`, keeps nothing: then the frame is the caller of the loop. So it is where that function did
- * something before anything grew, and never again: it was called once. */
+/* Whether the frame is the caller of a loop, and so no part of it. Either all recurring memory
+ * comes by way of that frame, and part of it, in the same function as `next`, keeps nothing. Or
+ * that function allocated something before anything grew, and never again: it was called once. */
 static bool is_loops_caller(const struct joining *joining, const struct ms_place *prefix,
                             uint32_t depth, struct ms_place next)
 {
@@ -168,8 +168,8 @@ static bool is_loops_caller(const struct joining *joining, const struct ms_place
     return sets_up || (all && recurs);
 }
 
-/* How many places of a row's path lead to the line that called the outermost model; 0: it was asked
- * for in none. */
+/* How many places of the row's path lead to the line that called the outermost model; 0: no model
+ * was called. */
 static uint32_t models_caller(const struct joining *joining, size_t row)
 {
     const struct ms_growing_site *grows = &joining->rows[row];
@@ -188,9 +188,9 @@ static double each_time(const struct ms_growing_site *row)
     return row->rounds > 0 ? (double)row->grown_bytes / (double)row->rounds : row->bytes_per_round;
 }
 
-/* Whether the line lies within a model, and what the model's part that is its caller asks for stays
- * for the most: a result's whole graph is kept, so by who called, and the line merely has the most
- * of it. Where a model keeps something itself, all else in it is given back. */
+/* Whether the line lies in a model, and most of what its caller allocates stays. Then a whole graph
+ * is kept, by who called the model; the line only has the most of it. A model that keeps something
+ * itself frees the rest. */
 static bool keeps_a_graph(const struct joining *joining, const struct ms_place *prefix,
                           uint32_t depth)
 {

@@ -220,8 +220,8 @@ static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t co
     }
 }
 
-/* A site of autograd's workers is of whoever calls autograd: one operation may be asked for by
- * several, of which one keeps what comes of it. */
+/* Notes for whom a site of autograd's workers kept its memory. Several lines may call autograd for
+ * the same operation, and one of them may keep the results. */
 static void note_parts(struct ms_sampler *sampler, const struct kept *kept, size_t count)
 {
     const size_t first = sampler->parts.bytes / sizeof(struct ms_kept_part);
