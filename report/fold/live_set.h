@@ -19,7 +19,7 @@ struct ms_live {
     uint8_t device;
     bool captured; /* born in an arena that a capture froze */
     uint32_t
-        caller; /* of a worker of autograd: the site whose Python called autograd; 0: not known */
+        caller; /* on a worker of autograd: the site whose Python called autograd; 0: unknown */
 };
 
 struct ms_live_set {

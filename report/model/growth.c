@@ -16,7 +16,7 @@
 #define CONFIDENCE    1.96
 #define FEWEST_ROUNDS 2u
 #define FEWEST_RISES  3u
-#define MOST_INPUTS   4 /* of one site in a step; twice as many as it has where they get longer */
+#define MOST_INPUTS   4 /* in a step, of one site; twice as many, as they get longer */
 #define CLEARLY       5 /* so many errors away from 0: there are many sites to be wrong about */
 
 /* ---- a robust line ---- */
@@ -255,7 +255,7 @@ bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first)
 
 /* ---- what is longer in each step ---- */
 
-/* A step's inputs, a few of them. */
+/* Whether the row is of a step's inputs: few are live at once. */
 static bool is_longer_input(const struct ms_growing_site *row)
 {
     return row->rounds == 0 && row->kind == MS_KIND_INPUTS && row->held <= MOST_INPUTS;

@@ -59,7 +59,7 @@ struct ms_growing_site {
     uint8_t degree;     /* enum ms_growth_degree */
     uint8_t round;      /* enum ms_growth_round: the unit */
     uint64_t rounds;    /* that left something; 0: found as a slope */
-    double held;        /* as a slope: how many it has at its end, were all of their mean size */
+    double held;        /* as a slope: its last bytes, in allocations of mean size */
     double bytes_per_round, error, bytes_per_hour; /* error: 0 where it was found by rounds */
     uint64_t since_step, since_ns;                 /* it was flat before; step 0: not known */
     uint64_t grown_bytes;                          /* since then */
@@ -110,9 +110,8 @@ bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first);
 bool ms_growth_of_rounds(const struct ms_kept_round *rounds, size_t count, uint64_t now,
                          size_t *first, enum ms_growth_degree *degree);
 
-/* Where a step's inputs are longer in each step, so is all else that a step makes anew, what is
- * left of it until the next one makes it again among it: nothing of that is kept. Takes such rows
- * out; returns how many are left. step: the newest. */
+/* If a step's inputs get longer in each step, the memory that a step makes anew grows as well, and
+ * none of it is kept. Removes rows of such memory; returns how many are left. step: the newest. */
 size_t ms_growth_drop_longer(struct ms_growing_site *rows, size_t count, uint64_t step);
 
 /* The slope of the samples from `first` on, whatever it is. False with fewer than two. */

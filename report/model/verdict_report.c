@@ -306,8 +306,8 @@ static bool matters_beside(const struct ms_judgement *judgement, const struct ms
            judgement->grown_bytes >= state->cap_bytes / WORTH_OF_CAP;
 }
 
-/* Whether without what grew nothing would have been short. Where bytes enough were free in holes,
- * those are the reason if they are more than what grew. */
+/* Whether nothing would have been short without the growth. If holes had bytes enough, they are the
+ * reason where they have more bytes than the growth. */
 static bool is_the_reason(const struct ms_judgement *judgement, const struct ms_oom_state *state)
 {
     const struct ms_verdict_terms terms = ms_verdict_terms(state);

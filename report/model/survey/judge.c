@@ -342,7 +342,7 @@ static uint64_t all_parts(const struct ms_kept_part *parts, size_t count, uint32
     return bytes;
 }
 
-/* A row for each of those who called autograd, where that is known. */
+/* Adds a row for each caller of autograd, as far as they are known. */
 static void add_parts(const struct ms_sampler *sampler, const struct ms_growing_site *row,
                       struct ms_buffer *split)
 {

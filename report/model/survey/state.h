@@ -20,7 +20,8 @@ struct ms_rounds {
     uint32_t backward_site; /* the Python site that called autograd last; 0: none seen */
 };
 
-/* Of what a site of autograd's workers kept, the part of which that site's Python called autograd.
+/* The part of what a site of autograd's workers kept for which this caller's Python called
+ * autograd.
  */
 struct ms_kept_part {
     uint32_t site, caller;
