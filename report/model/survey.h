@@ -188,6 +188,7 @@ struct ms_survey_device {
     uint64_t most_torch_bytes; /* the most that PyTorch held in segments or pages; 0: unknown */
     /* Most live bytes before the first step, and from then on. 0: unknown, or nothing was live. */
     uint64_t most_before_steps_bytes, most_in_steps_bytes;
+    uint64_t most_in_past_steps_bytes; /* in the steps before the clock's newest */
     struct ms_growth growth;
     struct ms_headroom headroom;
 };

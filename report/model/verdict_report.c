@@ -20,6 +20,8 @@
 
 #define MODEL_PARTS 9u /* the batch's part is at most one in so many of the model's */
 
+#define FEWEST_STEPS_BEFORE 3u /* to compare a step with them */
+
 #define MOST_HOLDINGS 100 /* holdings, before lines are joined */
 
 /* If no steps are known, a program that is still starting up grows as well. */
@@ -306,6 +308,25 @@ static bool matters_beside(const struct ms_judgement *judgement, const struct ms
            judgement->grown_bytes >= state->cap_bytes / WORTH_OF_CAP;
 }
 
+/* How much the steps before this one needed, if this one needs much more. */
+static void compare_steps(const struct ms_model *model, const struct ms_model_oom *oom,
+                          struct ms_judgement *judgement)
+{
+    const struct ms_survey_device *surveyed = &model->survey->devices[oom->device];
+    const struct ms_growth_clock *clock = &surveyed->growth.clock;
+    const uint64_t steps = clock->count > 0 ? clock->step[clock->count - 1] - 1 : 0;
+    const uint64_t most_bytes = surveyed->most_in_past_steps_bytes;
+    const uint64_t needed_bytes = oom->record.state.live_bytes + oom->record.state.requested_bytes;
+
+    /* Of recycled records the most live bytes are unknown. */
+    if (model->digest_events == 0 && !clock->by_time && steps >= FEWEST_STEPS_BEFORE &&
+        judgement->step > steps && needed_bytes >= most_bytes + most_bytes / 2) {
+        judgement->past_steps = steps;
+        judgement->past_most_bytes = most_bytes;
+        judgement->needed_bytes = needed_bytes;
+    }
+}
+
 /* Whether nothing would have been short without the growth. If holes had bytes enough, they are the
  * reason where they have more bytes than the growth. */
 static bool is_the_reason(const struct ms_judgement *judgement, const struct ms_oom_state *state)
@@ -344,6 +365,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     if (model->survey && at == ms_model_fatal_oom(model) &&
         (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP)) {
         judge_batch(model, oom, judgement);
+        compare_steps(model, at, judgement);
     }
     if (!growth || at->recovered || at->record.state.source == MS_OOM_HOST ||
         (growth->leaks[0].all.round == MS_ROUND_TIME && at->time_ns < FEWEST_NS_BY_TIME)) {
@@ -361,6 +383,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     }
     judgement->verdict = MS_VERDICT_GROWTH;
     judgement->fitting_factor = judgement->most_factor = 0;
+    judgement->past_steps = 0;
     if (judgement->leak->all.round == MS_ROUND_STEP) {
         judgement->further_steps =
             further(&at->record.state, judgement->short_bytes, bytes_per_step(growth));

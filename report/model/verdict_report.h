@@ -32,6 +32,9 @@ struct ms_judgement {
     bool of_the_model;      /* nearly all live memory is what a model needs for any batch */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: for how many more the device would have lasted
                                without a cap */
+    /* This step needs half as much again as any before it, or more: past_steps of them, their most
+     * live bytes, and what this one needs at least. past_steps is 0 otherwise, and with growth. */
+    uint64_t past_steps, past_most_bytes, needed_bytes;
 };
 
 /* Growth is reported only for an out-of-memory of the device without recovery. It is the reason if

@@ -415,6 +415,13 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
                              : "without it as well this would have been short");
         ms_text_add_leak(out, model, judgement.leak);
     }
+    if (judgement.past_steps > 0) {
+        ms_buffer_format(out,
+                         "  until  this step at most %s were live, over %s steps; this one needs "
+                         "at least %s: look for what is different in it\n",
+                         MS_BYTES(judgement.past_most_bytes), MS_COUNT(judgement.past_steps),
+                         MS_BYTES(judgement.needed_bytes));
+    }
     if (oom->record.state.source == MS_OOM_HOST) {
         ms_text_add_pinned(out, model, device);
     } else {

@@ -208,6 +208,7 @@ static uint64_t *samples_of(struct ms_sampler *sampler, struct ms_sampled_site *
 static void sample(struct ms_sampler *sampler)
 {
     sampler->whole[sampler->next_sample] = sampler->live_bytes;
+    sampler->to->most_in_past_steps_bytes = sampler->to->most_in_steps_bytes;
     for (uint32_t id = 0; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
         struct ms_sampled_site *site = &sampler->sites[id];
         uint64_t *samples = site->bytes > 0 ? samples_of(sampler, site) : NULL;

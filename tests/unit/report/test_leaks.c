@@ -466,6 +466,29 @@ static void expect_said(const char *words)
     ms_buffer_free(&text);
 }
 
+/* One step of many is too large: what is different in it is worth a look. */
+Test(leaks, a_step_that_is_larger_than_those_before)
+{
+    for (int number = 1; number <= 10; number++) {
+        step(number);
+    }
+    born(LOOP_FORWARD, 3 * GIB);
+    dies(MIB);
+    cr_expect_eq(judgement.past_steps, 9);
+    expect_said("  until  this step at most 77.0 MiB were live, over 9 steps; this one needs at "
+                "least ");
+}
+
+Test(leaks, a_step_that_is_like_those_before)
+{
+    born(LOOP_PARAMETER, 3 * GIB);
+    for (int number = 1; number <= 10; number++) {
+        step(number);
+    }
+    dies(MIB);
+    cr_expect_eq(judgement.past_steps, 0);
+}
+
 /* No batch is small enough for a model that does not fit. */
 Test(leaks, a_model_that_is_too_large_is_not_told_to_make_its_batch_smaller)
 {

@@ -27,10 +27,7 @@ class Snapshots:
     def maybe(self, step, ema):
         if step % self.every == 0:
             weights = ema.shadow.state_dict()
-            state = {
-                name: value.clone()
-                for name, value in weights.items()  # culprit: ddpm-snapshots
-            }
+            state = {key: x.clone() for key, x in weights.items()}  # culprit: ddpm-snapshots
             self.kept.append(state)
 
 
