@@ -188,30 +188,41 @@ static double each_time(const struct ms_growing_site *row)
     return row->rounds > 0 ? (double)row->grown_bytes / (double)row->rounds : row->bytes_per_round;
 }
 
-/* Whether the line lies in a model, and most of what its caller allocates stays. Then a whole graph
- * is kept, by who called the model; the line only has the most of it. A model that keeps something
- * itself frees the rest. */
-static bool keeps_a_graph(const struct joining *joining, const struct ms_place *prefix,
-                          uint32_t depth)
+/* Whether most of what is allocated by way of that frame stays. */
+static bool keeps_most(const struct joining *joining, const struct ms_place *prefix, uint32_t depth)
 {
     const struct other *other;
-    double kept = 0, given_back = 0;
-    bool inside = false;
+    double kept = 0, freed = 0;
 
     for (size_t i = 0; i < joining->count; i++) {
-        if (!joining->taken[i] && ms_path_begins_with(&joining->paths[i], prefix, depth - 1)) {
-            const uint32_t caller = models_caller(joining, i);
-
-            inside |= caller > 0 && caller < depth;
+        if (!joining->taken[i] && ms_path_begins_with(&joining->paths[i], prefix, depth)) {
             kept += each_time(&joining->rows[i]);
         }
     }
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
-        if (other->recurs && ms_path_begins_with(&other->path, prefix, depth - 1)) {
-            given_back += (double)other->peak_bytes;
+        if (other->recurs && ms_path_begins_with(&other->path, prefix, depth)) {
+            freed += (double)other->peak_bytes;
         }
     }
-    return inside && given_back <= kept;
+    return freed <= kept;
+}
+
+/* How many places lead to the line that called the model, if the prefix leads into one and most of
+ * that call's memory stays. Then a whole graph is kept, by who called the model; the line in the
+ * model only has the most of it. A model that keeps something itself frees the rest. 0: not so. */
+static uint32_t keeper_of_graph(const struct joining *joining, const struct ms_place *prefix,
+                                uint32_t depth)
+{
+    for (size_t i = 0; i < joining->count; i++) {
+        if (!joining->taken[i] && ms_path_begins_with(&joining->paths[i], prefix, depth)) {
+            const uint32_t caller = models_caller(joining, i);
+
+            if (caller > 0 && caller < depth) {
+                return keeps_most(joining, prefix, caller) ? caller : 0;
+            }
+        }
+    }
+    return 0;
 }
 
 /* ---- the join ---- */
@@ -277,8 +288,11 @@ static uint32_t join(const struct joining *joining, struct ms_place prefix[MS_PA
         whole = most ? whole : below;
         depth++;
     }
-    while (depth > 1 && (keeps_nothing_elsewhere(joining, prefix, depth) ||
-                         keeps_a_graph(joining, prefix, depth))) {
+
+    const uint32_t keeper = keeper_of_graph(joining, prefix, depth);
+
+    depth = keeper > 0 ? keeper : depth;
+    while (depth > 1 && keeps_nothing_elsewhere(joining, prefix, depth)) {
         depth--;
     }
     return depth;

@@ -327,17 +327,28 @@ static void compare_steps(const struct ms_model *model, const struct ms_model_oo
     }
 }
 
-/* Whether nothing would have been short without the growth. If holes had bytes enough, they are the
- * reason where they have more bytes than the growth. */
-static bool is_the_reason(const struct ms_judgement *judgement, const struct ms_oom_state *state)
+/* What else took memory that would have served: bytes in holes, or of other processes. */
+static uint64_t taken_otherwise(const struct ms_judgement *judgement,
+                                const struct ms_oom_state *state)
 {
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
+
+    return judgement->verdict == MS_VERDICT_FRAGMENTATION   ? terms.hole_bytes + terms.pending_bytes
+           : judgement->verdict == MS_VERDICT_OTHER_PROCESS ? state->other_process_bytes
+                                                            : 0;
+}
+
+/* Whether nothing would have been short without the growth. Growth that was seen over many steps is
+ * what changed from one to the next. Growth that is only likely must be more than what else took
+ * the memory. */
+static bool is_the_reason(const struct ms_judgement *judgement, const struct ms_oom_state *state)
+{
     const uint64_t lacking =
         judgement->short_bytes > 0 ? judgement->short_bytes : state->requested_bytes;
 
     return judgement->grown_bytes >= lacking &&
-           (judgement->verdict != MS_VERDICT_FRAGMENTATION ||
-            judgement->grown_bytes > terms.hole_bytes + terms.pending_bytes);
+           (judgement->leak->all.degree == MS_GROWTH_SEEN ||
+            judgement->grown_bytes > taken_otherwise(judgement, state));
 }
 
 /* What smaller batch would have done. */

@@ -410,9 +410,11 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         ms_text_add_leak(out, model, judgement.leak);
     } else if (judgement.beside[0]) {
         ms_buffer_format(out, "  also   %s; %s.\n", judgement.beside,
-                         judgement.verdict == MS_VERDICT_FRAGMENTATION
-                             ? "the holes are more than that"
-                             : "without it as well this would have been short");
+                         judgement.grown_bytes < judgement.short_bytes
+                             ? "without it as well this would have been short"
+                         : judgement.verdict == MS_VERDICT_OTHER_PROCESS
+                             ? "other processes hold more than that"
+                             : "the holes are more than that");
         ms_text_add_leak(out, model, judgement.leak);
     }
     if (judgement.past_steps > 0) {

@@ -35,7 +35,8 @@ enum loop_site {
     LOOP_IN_MAIN,        /* <module> > main */
     LOOP_IN_MAIN_INPUT,  /* <module> > main, another line */
     LOOP_IN_MAIN_MODEL,  /* <module> > main, a third line > add > Module._call_impl > Net.forward */
-    LOOP_CALL_BACKWARD   /* train > Tensor.backward */
+    LOOP_CALL_BACKWARD,  /* train > Tensor.backward */
+    LOOP_REMEMBERED      /* train > Module._call_impl > Net.forward > Bank.add */
 };
 
 struct loop {

@@ -375,6 +375,20 @@ Test(leaks, of_one_tensor_the_line_is_the_models)
     expect_culprit("Net.forward");
 }
 
+/* A function that the model calls keeps it, and allocates nothing else. */
+Test(leaks, of_one_tensor_the_line_is_that_of_the_function_that_keeps)
+{
+    for (int number = 1; number <= 10; number++) {
+        const uint64_t other = born(LOOP_FORWARD, 2 * KEPT);
+
+        step(number);
+        born(LOOP_REMEMBERED, KEPT);
+        died(other, 2 * KEPT);
+    }
+    dies(MIB);
+    expect_culprit("Bank.add");
+}
+
 /* What a worker of autograd asked for was asked for by who called autograd. */
 Test(leaks, of_gradients)
 {
@@ -615,14 +629,22 @@ Test(leaks, that_do_not_cover_what_is_short_are_told_beside)
 Test(leaks, that_are_less_than_the_holes_are_told_beside)
 {
     hole_bytes = 2 * GIB;
-    train_and_keep(12, 1);
+    train_and_keep(4, 1);
     cr_expect_eq(judgement.verdict, MS_VERDICT_FRAGMENTATION);
     cr_expect_neq(judgement.beside[0], '\0');
 }
 
 Test(leaks, that_are_more_than_the_holes_are_the_reason)
 {
-    hole_bytes = GIB / 2;
+    hole_bytes = GIB / 4;
+    train_and_keep(4, 1);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+}
+
+/* The holes were there in each step. */
+Test(leaks, that_were_seen_are_the_reason_beside_holes)
+{
+    hole_bytes = 2 * GIB;
     train_and_keep(12, 1);
     cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
 }
