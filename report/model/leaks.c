@@ -414,7 +414,7 @@ static size_t find(struct joining *joining, struct ms_leak *leaks)
     size_t found = 0;
 
     while (found < MS_LEAKS) {
-        struct ms_place prefix[MS_PATH_DEPTH];
+        struct ms_place prefix[MS_PATH_DEPTH] = {{0}};
         struct ms_leak *leak = &leaks[found];
         const uint32_t depth = join(joining, prefix);
 

@@ -407,7 +407,7 @@ void ms_survey_judge_growth(struct ms_sampler *sampler)
     take_kept(sampler, &growing);
 
     const struct ms_growing_site *rows = (const struct ms_growing_site *)growing.at;
-    const size_t count = growing.bytes / sizeof(*rows);
+    const size_t count = rows ? growing.bytes / sizeof(*rows) : 0;
 
     if (count > 0) {
         qsort(growing.at, count, sizeof(*rows), by_slope);
