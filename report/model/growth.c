@@ -8,16 +8,17 @@
 
 #include "report/model/kinds.h"
 
-#define PARTS         6u   /* of the time that something grows, at most: it has to rise in each */
-#define PART          4u   /* steps of a part, at least */
-#define WORTH_SPLIT   0.25 /* what is left of the squared error where there are two lines */
+#define PARTS         6u   /* the most parts of the growing time: it must rise in each */
+#define PART          4u   /* the fewest steps of a part */
+#define WORTH_SPLIT   0.25 /* two lines must lower the squared error to this share */
 #define MOST_SPLITS   8
 #define NORMAL        1.4826 /* from a median deviation to a standard deviation */
 #define CONFIDENCE    1.96
 #define FEWEST_ROUNDS 2u
 #define FEWEST_RISES  3u
 #define MOST_INPUTS   4 /* in a step, of one site; twice as many, as they get longer */
-#define CLEARLY       5 /* so many errors away from 0: there are many sites to be wrong about */
+/* So many errors away from 0: with many sites, some would be wrong by chance */
+#define CLEARLY 5
 
 /* ---- a robust line ---- */
 
@@ -277,7 +278,7 @@ size_t ms_growth_drop_longer(struct ms_growing_site *rows, size_t count, uint64_
     return longer ? left : count;
 }
 
-/* ---- by what is left of rounds ---- */
+/* ---- by memory left from rounds ---- */
 
 static bool like_each_other(const struct ms_kept_round *rounds, size_t count)
 {

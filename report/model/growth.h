@@ -60,8 +60,8 @@ struct ms_growing_site {
     uint8_t round;      /* enum ms_growth_round: the unit */
     uint64_t rounds;    /* that left something; 0: found as a slope */
     double held;        /* as a slope: its last bytes, in allocations of mean size */
-    double bytes_per_round, error, bytes_per_hour; /* error: 0 where it was found by rounds */
-    uint64_t since_step, since_ns;                 /* it was flat before; step 0: not known */
+    double bytes_per_round, error, bytes_per_hour; /* error: 0 if found by rounds */
+    uint64_t since_step, since_ns;                 /* it was flat before; step 0: unknown */
     uint64_t grown_bytes;                          /* since then */
     uint64_t cap_at_step; /* for it alone, at that rate; 0: unknown, or not within 2^53 steps */
 };
@@ -114,7 +114,7 @@ bool ms_growth_of_rounds(const struct ms_kept_round *rounds, size_t count, uint6
  * none of it is kept. Removes rows of such memory; returns how many are left. step: the newest. */
 size_t ms_growth_drop_longer(struct ms_growing_site *rows, size_t count, uint64_t step);
 
-/* The slope of the samples from `first` on, whatever it is. False with fewer than two. */
+/* The slope of the samples from `first` on, whatever it is. False: there are fewer than two. */
 bool ms_growth_fit(const uint64_t *x, const uint64_t *bytes, size_t first, size_t count,
                    struct ms_slope *slope);
 
