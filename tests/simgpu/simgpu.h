@@ -109,8 +109,12 @@ extern "C" {
 /* Delay of every later stream operation, microseconds, drawn from low to high inclusive. */
 void simgpu_set_delay(uint64_t low_us, uint64_t high_us);
 
-/* Calls of a function so far, by base name (all its ABIs and flavours), exported name, or "any";
- * failed and injected ones count. UINT64_MAX for an unknown name. */
+/* Events that are reached from now on are so much later. Nothing waits: for work that only has to
+ * seem slow. */
+void simgpu_pass_ns(uint64_t ns);
+
+/* Calls so far of a function, by base name (all its ABIs and flavours) or exported name, or of
+ * "any"; failed and injected ones count. A name that does not exist: UINT64_MAX. */
 uint64_t simgpu_calls(const char *function);
 
 /* The call_number-th call of the function from now on (1: the next one) returns error, a CUresult,

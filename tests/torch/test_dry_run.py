@@ -132,7 +132,18 @@ import sys, torch
 layout = torch.channels_last if "last" in sys.argv else torch.contiguous_format
 model = torch.nn.Conv2d(24, 40, 3, padding=1).cuda().to(memory_format=layout)
 images = torch.zeros(4, 24, 64, 64, device="cuda").to(memory_format=layout)
+torch.backends.cudnn.benchmark = "tries" in sys.argv
 with torch.autocast("cuda", dtype=torch.float16):
+    if "full" in sys.argv:
+        images = torch.zeros(256, 24, 64, 64, device="cuda", dtype=torch.float16)
+        free = torch.cuda.mem_get_info()[0]
+        kept = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
+        try:
+            model(images)
+            sys.exit("80 MiB of results in 64")
+        except torch.OutOfMemoryError:
+            kept = None
+        kept = torch.empty(free - (112 << 20), dtype=torch.uint8, device="cuda")
     result = model(images.half())
 torch.cuda.synchronize()
 print("peak", torch.cuda.max_memory_allocated(), flush=True)
@@ -305,6 +316,28 @@ class DryRun(unittest.TestCase):
         self.assertGreaterEqual(peaks[0] - peaks[1], bound)
         text = dry_run("--", sys.executable, str(script), "first").stdout
         self.assertIn("convolutions: work space of 2.0 MiB at most for a call", text)
+
+    def test_convolutions_without_room(self) -> None:
+        """Where a card has room for the result and not for the work space, PyTorch goes on to an
+        algorithm without one; where it has none for the result, it is out of memory."""
+        script = harness.new_cache() / "convolutions.py"
+        script.write_text(CONVOLUTIONS)
+        images = 256 * 64 * 64 * 2
+        bound = images * 24 + 2 * 40 * 24 * 9 + images * 40
+        for words in (["full"], ["full", "tries"]):
+            with self.subTest(words):
+                said = answer("--gpu", "8GiB", "--", sys.executable, str(script), "first", *words)
+                self.assertEqual(said["end"], "ended")
+                self.assertEqual(said["cudnn_convolution_bytes_missed"], bound)
+
+    def test_convolutions_compared(self) -> None:
+        """With `benchmark`, the algorithm that takes work space is the fastest, each time."""
+        script = harness.new_cache() / "convolutions.py"
+        script.write_text(CONVOLUTIONS)
+        bound = 2 * (4 * 24 * 64 * 64 + 40 * 24 * 9 + 4 * 40 * 64 * 64)
+        said = answer("--", sys.executable, str(script), "first", "tries")
+        self.assertEqual(said["cudnn_convolution_bytes_bound"], bound)
+        self.assertNotIn("cudnn_convolution_bytes_missed", said)
 
     def test_checkpoint_stays(self) -> None:
         """Of a trainer that saves at every step, and once more when it is told to end."""

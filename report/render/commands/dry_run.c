@@ -247,6 +247,12 @@ static void add_cudnn(const struct ms_dry_cudnn *cudnn, struct ms_buffer *out)
                          "otherwise for another card\n",
                          MS_BYTES(cudnn->convolution_bytes));
     }
+    if (cudnn->missed_bytes > 0) {
+        ms_buffer_format(out,
+                         "  cuDNN    convolutions: for a work space of %s there was no room; an "
+                         "algorithm without\n           one served, which is slower\n",
+                         MS_BYTES(cudnn->missed_bytes));
+    }
 }
 
 void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
@@ -428,6 +434,9 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     }
     if (answer->cudnn.convolution_bytes > 0) {
         ms_json_count(&json, "cudnn_convolution_bytes_bound", answer->cudnn.convolution_bytes);
+    }
+    if (answer->cudnn.missed_bytes > 0) {
+        ms_json_count(&json, "cudnn_convolution_bytes_missed", answer->cudnn.missed_bytes);
     }
     ms_dry_values_json(answer, &json);
     ms_json_open(&json, "cards", '[');

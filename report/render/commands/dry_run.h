@@ -51,11 +51,11 @@ struct ms_dry_value {
     uint64_t bytes, count; /* of each read; over all processes */
 };
 
-/* The most memory that a call of cuDNN took, as a bound: of recurrent networks, and of
- * convolutions. 0: there was none. */
+/* The most that a call of cuDNN took, by a bound: of recurrent networks, and of convolutions.
+ * 0: there was none. missed_bytes: what a convolution would have taken, had there been room. */
 struct ms_dry_cudnn {
     uint64_t work_bytes, reserve_bytes;
-    uint64_t convolution_bytes;
+    uint64_t convolution_bytes, missed_bytes;
 };
 
 enum ms_dry_end {

@@ -170,7 +170,14 @@ void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_
     }
 }
 
-/* The file has a line for each time that a process needed more than before. */
+static uint64_t read_larger(char **text, uint64_t most)
+{
+    const uint64_t found = strtoull(*text, text, 10);
+
+    return found > most ? found : most;
+}
+
+/* A line for each time that a process needed more than before. */
 void ms_dry_shared_cudnn(const char *path, struct ms_dry_cudnn *most)
 {
     char name[PATH_MAX], line[96], *end;
@@ -180,13 +187,11 @@ void ms_dry_shared_cudnn(const char *path, struct ms_dry_cudnn *most)
 
     *most = (struct ms_dry_cudnn){0};
     while (file && fgets(line, sizeof(line), file)) {
-        const uint64_t work = strtoull(line, &end, 10), reserve = strtoull(end, &end, 10);
-        const uint64_t convolution = strtoull(end, NULL, 10);
-
-        most->work_bytes = work > most->work_bytes ? work : most->work_bytes;
-        most->reserve_bytes = reserve > most->reserve_bytes ? reserve : most->reserve_bytes;
-        most->convolution_bytes =
-            convolution > most->convolution_bytes ? convolution : most->convolution_bytes;
+        end = line;
+        most->work_bytes = read_larger(&end, most->work_bytes);
+        most->reserve_bytes = read_larger(&end, most->reserve_bytes);
+        most->convolution_bytes = read_larger(&end, most->convolution_bytes);
+        most->missed_bytes = read_larger(&end, most->missed_bytes);
     }
     if (file) {
         (void)fclose(file);

@@ -2,6 +2,7 @@
 /* Events of the simulated driver. See event.h. */
 #include "event.h"
 
+#include "../simgpu.h"
 #include "capture.h"
 #include "context.h"
 #include "device.h"
@@ -73,10 +74,17 @@ bool sim_event_is_complete(const struct CUevent_st *event)
     return !event->stream || event->stream->completed >= event->position;
 }
 
+static _Atomic uint64_t passed_ns; /* beside the clock's, by simgpu_pass_ns */
+
+void simgpu_pass_ns(uint64_t ns)
+{
+    passed_ns += ns;
+}
+
 void sim_event_reached(CUevent event, uint64_t version)
 {
     if (event->version == version) {
-        event->time_ns = sim_now_ns();
+        event->time_ns = sim_now_ns() + passed_ns;
     }
     if (event->shared) {
         sim_ipc_event_reached(event->shared, version);

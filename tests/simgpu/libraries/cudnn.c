@@ -3,9 +3,13 @@
  * choice of an algorithm, and the graph interface. There, a caller describes a convolution or an
  * attention by descriptors with attributes, asks for an engine, and executes a plan.
  *
- * Descriptors keep what was set; the engine heuristic always finds one engine; executing a plan
- * does nothing. The workspace of a plan: cudnn_conv.c. Recurrent networks: cudnn_rnn.c. */
+ * Descriptors remember what they were given; executing a plan does nothing. The engine heuristic
+ * finds one engine, and of a convolution that takes work space a second, slower one without: a
+ * caller that gets no work space goes on to that. Its fallback mode knows the second alone.
+ * The workspace of a plan: cudnn_conv.c. Recurrent networks: cudnn_rnn.c.
+ */
 #include "cudnn_conv.h"
+#include "cudnn_word.h"
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -222,6 +226,7 @@ enum {
     TYPE_DOUBLE = 5,
     TYPE_VOID_PTR = 6,
     TYPE_BACKEND_DESCRIPTOR = 15,
+    ATTRIBUTE_HEURISTIC_MODE = 200,
     ATTRIBUTE_HEURISTIC_GRAPH = 201,
     ATTRIBUTE_HEURISTIC_RESULTS = 202,
     ATTRIBUTE_CONFIG_ENGINE = 300,
@@ -233,9 +238,18 @@ enum {
     ATTRIBUTE_TENSOR_TYPE = 901,
     ATTRIBUTE_TENSOR_DIMENSIONS = 902,
     ATTRIBUTE_TENSOR_STRIDES = 903,
+    ATTRIBUTE_PACK_WORKSPACE = 1003,
     ATTRIBUTE_ENGINE_GRAPH = 1300,
     ATTRIBUTE_ENGINE_INDEX = 1301,
 };
+
+#define HEURISTIC_FALLBACK 2 /* of cudnnBackendHeurMode_t */
+
+/* How much longer a slower plan takes than any noise in a comparison of plans. */
+#define SLOWER_NS UINT64_C(1000000000)
+
+/* The simulated driver's: lets so much time pass for its events, at once. */
+__attribute__((weak)) void simgpu_pass_ns(uint64_t ns);
 
 typedef struct attribute_t {
     struct attribute_t *next;
@@ -248,7 +262,8 @@ typedef struct attribute_t {
 typedef struct {
     int type;
     attribute_t *attributes;
-    int64_t workspace_bytes; /* valid once it is finalized */
+    int64_t workspace_bytes; /* once it is finalized */
+    int64_t fastest_bytes;   /* what the fastest plan for the same operation takes */
 } descriptor_t;
 
 static size_t element_bytes(int type)
@@ -388,10 +403,13 @@ EXPORT status_t cudnnBackendFinalize(descriptor_t *descriptor)
     if (!descriptor) {
         return STATUS_BAD_PARAM;
     }
-    descriptor->workspace_bytes = workspace_of(descriptor);
+    descriptor->workspace_bytes = descriptor->fastest_bytes = workspace_of(descriptor);
     for (size_t i = 0; i < sizeof(made_of) / sizeof(*made_of); i++) {
         const descriptor_t *part = named(descriptor, made_of[i]);
-        descriptor->workspace_bytes = part ? part->workspace_bytes : descriptor->workspace_bytes;
+        if (part) {
+            descriptor->workspace_bytes = part->workspace_bytes;
+            descriptor->fastest_bytes = part->fastest_bytes;
+        }
     }
     return STATUS_SUCCESS;
 }
@@ -406,12 +424,28 @@ static bool asks_for_workspace(int name)
     return name == ATTRIBUTE_CONFIG_WORKSPACE || name == ATTRIBUTE_PLAN_WORKSPACE;
 }
 
-/* Offers the heuristic's configurations: one, in an object that the caller has made. */
-static void offer(const descriptor_t *heuristic, descriptor_t *const *configs)
+static bool finds_fastest(const descriptor_t *heuristic)
 {
-    if (configs[0]) {
-        configs[0]->workspace_bytes = heuristic->workspace_bytes;
+    const attribute_t *mode = find(heuristic, ATTRIBUTE_HEURISTIC_MODE);
+    return !mode || mode->values[0] != HEURISTIC_FALLBACK;
+}
+
+static int64_t count_offers(const descriptor_t *heuristic)
+{
+    return finds_fastest(heuristic) && heuristic->fastest_bytes > 0 ? 2 : 1;
+}
+
+/* The configurations that the heuristic has to offer, the fastest first, in objects that the
+ * caller has made. */
+static int64_t offer(const descriptor_t *heuristic, descriptor_t *const *configs, int64_t wanted)
+{
+    int64_t count = 0;
+    for (; count < wanted && count < count_offers(heuristic) && configs[count]; count++) {
+        const bool is_fastest = count == 0 && finds_fastest(heuristic);
+        configs[count]->workspace_bytes = is_fastest ? heuristic->fastest_bytes : 0;
+        configs[count]->fastest_bytes = heuristic->fastest_bytes;
     }
+    return count;
 }
 
 EXPORT status_t cudnnBackendGetAttribute(const descriptor_t *descriptor, int name, int type,
@@ -419,8 +453,10 @@ EXPORT status_t cudnnBackendGetAttribute(const descriptor_t *descriptor, int nam
 {
     const attribute_t *attribute = find(descriptor, name);
     int64_t count = attribute ? attribute->count : 0;
-    if (!attribute && (name == ATTRIBUTE_HEURISTIC_RESULTS || name == ATTRIBUTE_CONFIG_ENGINE ||
-                       answers_zero(name) || asks_for_workspace(name))) {
+    if (!attribute && name == ATTRIBUTE_HEURISTIC_RESULTS) {
+        count = count_offers(descriptor);
+    } else if (!attribute && (name == ATTRIBUTE_CONFIG_ENGINE || answers_zero(name) ||
+                              asks_for_workspace(name))) {
         count = 1;
     }
     if (found) {
@@ -432,7 +468,10 @@ EXPORT status_t cudnnBackendGetAttribute(const descriptor_t *descriptor, int nam
     /* Descriptors are returned in objects that the caller has made. */
     if (type == TYPE_BACKEND_DESCRIPTOR) {
         if (name == ATTRIBUTE_HEURISTIC_RESULTS) {
-            offer(descriptor, values);
+            count = offer(descriptor, values, wanted);
+            if (found) {
+                *found = count;
+            }
         }
         return STATUS_SUCCESS;
     }
@@ -447,9 +486,29 @@ EXPORT status_t cudnnBackendGetAttribute(const descriptor_t *descriptor, int nam
     return STATUS_SUCCESS;
 }
 
+static bool has_workspace(const descriptor_t *pack)
+{
+    const attribute_t *attribute = find(pack, ATTRIBUTE_PACK_WORKSPACE);
+    void *workspace = NULL;
+    if (attribute && attribute->type == TYPE_VOID_PTR && attribute->count > 0) {
+        memcpy(&workspace, attribute->values, sizeof(void *));
+    }
+    return workspace != NULL;
+}
+
+/* A slower plan is either compared with the fastest, in the work space of that, or is there because
+ * that work space could not be had. */
 EXPORT status_t cudnnBackendExecute(handle_t *handle, const descriptor_t *plan,
                                     const descriptor_t *pack)
 {
-    (void)handle, (void)plan, (void)pack;
+    (void)handle;
+    simcudnn_spaces_t spaces = {.convolution = plan->workspace_bytes};
+    if (plan->workspace_bytes < plan->fastest_bytes) {
+        if (simgpu_pass_ns) {
+            simgpu_pass_ns(SLOWER_NS);
+        }
+        spaces.missed = has_workspace(pack) ? 0 : plan->fastest_bytes;
+    }
+    simcudnn_leave_word(spaces);
     return STATUS_SUCCESS;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much work space a convolution of cuDNN's double takes. This is a bound, because cuDNN's own
- * figures are not public, and depend on the algorithm that its heuristic chooses for a device.
+/*
+ * How much work space the fastest plan for a convolution of cuDNN's double takes, by a bound, since
+ * cuDNN's own figures are not public, and depend on the algorithm that its heuristic chooses for a
+ * device.
  *
  * Tensor cores need the channels innermost. If they are not, as in PyTorch's default layout, the
  * algorithms for tensor cores work on copies of images, filters and result in that layout, each
@@ -11,8 +13,6 @@
  * On an H200 the peaks of two jobs differ from those with the bound by 0.3 %
  * (docs/performance.md). */
 #include "cudnn_conv.h"
-
-#include "cudnn_word.h"
 
 #include <stdbool.h>
 
@@ -44,8 +44,6 @@ int64_t simcudnn_conv_workspace(const simcudnn_conv_t *conv)
     if (conv->x.strides[CHANNELS] == 1 || element_bytes(conv->x.type) == 0) {
         return 0;
     }
-    const int64_t bytes = copied_bytes(&conv->x, false) + copied_bytes(&conv->w, true) +
-                          copied_bytes(&conv->y, false);
-    simcudnn_leave_word((simcudnn_spaces_t){.convolution = bytes});
-    return bytes;
+    return copied_bytes(&conv->x, false) + copied_bytes(&conv->w, true) +
+           copied_bytes(&conv->y, false);
 }

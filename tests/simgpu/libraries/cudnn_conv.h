@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much work space a convolution takes (cudnn_conv.c). */
+/* How much work space the fastest plan for a convolution takes (cudnn_conv.c). */
 #ifndef SIMGPU_CUDNN_CONV_H
 #define SIMGPU_CUDNN_CONV_H
 
@@ -27,7 +27,6 @@ typedef struct {
     simcudnn_tensor_t x, w, y;
 } simcudnn_conv_t;
 
-/* Also writes the largest so far beside the devices' shared file, for the answer of a dry run. */
 int64_t simcudnn_conv_workspace(const simcudnn_conv_t *conv);
 
 #endif

@@ -28,8 +28,9 @@ static void write_line(void)
     if (!shared || snprintf(path, sizeof path, "%s.cudnn", shared) >= (int)sizeof path) {
         return;
     }
-    const int length = snprintf(text, sizeof text, "%lld %lld %lld\n", (long long)most.work,
-                                (long long)most.reserve, (long long)most.convolution);
+    const int length =
+        snprintf(text, sizeof text, "%lld %lld %lld %lld\n", (long long)most.work,
+                 (long long)most.reserve, (long long)most.convolution, (long long)most.missed);
     const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file >= 0) {
         (void)!write(file, text, (size_t)length);
@@ -43,6 +44,7 @@ void simcudnn_leave_word(simcudnn_spaces_t spaces)
     bool more = grow(&most.work, spaces.work);
     more |= grow(&most.reserve, spaces.reserve);
     more |= grow(&most.convolution, spaces.convolution);
+    more |= grow(&most.missed, spaces.missed);
     if (more) {
         write_line();
     }

@@ -5,9 +5,10 @@
 
 #include <stdint.h>
 
-/* Bytes that a call takes: a recurrent network has two spaces, a convolution one. */
+/* Bytes that a call takes: of a recurrent network two spaces, of a convolution one. missed: what
+ * the fastest plan for a convolution takes, where a slower one ran since that was not to be had. */
 typedef struct {
-    int64_t work, reserve, convolution;
+    int64_t work, reserve, convolution, missed;
 } simcudnn_spaces_t;
 
 /* Writes the largest of each beside the devices' shared file. */
