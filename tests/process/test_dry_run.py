@@ -627,6 +627,37 @@ for child in children:
         text = self.dry_run(*limit, "--", sys.executable, "-c", both).stdout
         self.assertIn("it took more than 300.0 MiB of this machine's memory", text)
 
+    def test_host_memory_of_who_does_not_end(self) -> None:
+        """Who is told to end and takes more instead is killed before it has taken much more."""
+        deaf = f"""
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+{PROGRAM}
+kept = []
+for _ in range(60):
+    kept.append(b"1" * {40 * MIB})
+    time.sleep(0.1)
+"""
+        result, answer = self.answer("--host-memory", "300MiB", "--", sys.executable, "-c", deaf)
+        self.assertEqual((result.status, answer["end"]), (1, "host memory"), result.describe())
+        self.assertLess(answer["host_bytes"], 800 * MIB)
+
+    def test_weights_are_said_beforehand(self) -> None:
+        """Those of a folder that the command names, for all its processes."""
+        folder = self.folder / "model"
+        folder.mkdir()
+        for name in ("model-1-of-2.safetensors", "model-2-of-2.safetensors", "pytorch_model.bin"):
+            with (folder / name).open("wb") as file:
+                file.truncate(3 << 30)
+        (folder / "optimizer.bin").write_bytes(b"1" * 4096)
+        says = f"{folder} has weights of 6.00 GiB: a job that loads them to the host"
+        program = ["--", sys.executable, "-c", PROGRAM, f"--model={folder}"]
+        result = self.dry_run("--host-memory", "20GiB", *program, "--nproc-per-node", "2")
+        self.assertIn(f"{says} in each of 2 processes takes 12.00 GiB of it", result.stderr)
+        result = self.dry_run("--host-memory", "5GiB", *program)
+        self.assertIn(f"{says} would take 6.00 GiB, and may take 5.00 GiB: it would", result.stderr)
+        self.assertNotIn("has weights of", self.dry_run(*self.program()).stderr)
+
     def test_compared_with(self) -> None:
         """The version that was is the one whose results lie in the tree."""
         results = ROOT / "tests" / "gpu" / "NVIDIA-H200-580.159.04" / "results.json"

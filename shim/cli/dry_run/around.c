@@ -77,12 +77,13 @@ static bool find(const char *option, const char *given, char *path)
     return false;
 }
 
-static bool add_weights(const char *weights, char *const *command, struct ms_buffer *words)
+static bool add_weights(const struct ms_dry_around *around, char *const *command,
+                        struct ms_buffer *words)
 {
     char folder[PATH_MAX], made[PATH_MAX];
 
-    if (!find("offline-weights", weights, folder) ||
-        !ms_dry_ground_weights(command, folder, made)) {
+    if (!find("offline-weights", around->weights, folder) ||
+        !ms_dry_ground_weights(command, folder, around->host_bytes, around->processes, made)) {
         return false;
     }
     add_word(words, "--weights");
@@ -116,6 +117,6 @@ bool ms_dry_around_words(const struct ms_dry_around *around, uint64_t devices, b
         add_number(words, around->world);
         add_number(words, devices);
     }
-    return (!around->weights || add_weights(around->weights, command, words)) &&
+    return (!around->weights || add_weights(around, command, words)) &&
            (!around->data_stub || add_data(around->data_stub, words)) && !words->failed;
 }

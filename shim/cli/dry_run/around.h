@@ -12,8 +12,10 @@
 struct ms_dry_around {
     uint64_t world; /* size of the world of which one rank runs alone; 0: all run */
     bool only;
-    const char *weights;   /* the folder of a model without its weights; null: none */
-    const char *data_stub; /* the file that describes data sets; null: none */
+    const char *weights;   /* the folder that lacks its weights; null: none */
+    const char *data_stub; /* the file of data sets; null: none */
+    /* How many processes load them, and what all may take of the host; 0: not known. */
+    uint64_t processes, host_bytes;
 };
 
 bool ms_dry_around_any(const struct ms_dry_around *around);

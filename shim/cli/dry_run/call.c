@@ -107,12 +107,19 @@ static uint64_t ranks_of(char *const *command)
     return ranks;
 }
 
+uint64_t ms_dry_call_processes(char *const *command)
+{
+    const uint64_t ranks = ranks_of(command);
+
+    return ranks > 0 ? ranks : 1;
+}
+
 uint64_t ms_dry_call_devices(const struct ms_dry_call *call, char *const *command)
 {
-    const uint64_t ranks = ranks_of(command), world = call->around.world;
+    const uint64_t world = call->around.world;
 
     if (world > 0) {
         return world < OF_A_MACHINE ? world : OF_A_MACHINE;
     }
-    return ranks > 0 ? ranks : 1;
+    return ms_dry_call_processes(command);
 }

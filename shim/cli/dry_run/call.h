@@ -26,7 +26,10 @@ struct ms_dry_call {
  * command to run; otherwise the exit status, after an error message. */
 int ms_dry_call_read(int argc, char **argv, struct ms_dry_call *call, int *command);
 
-/* The devices that the command will ask for, by its launcher's arguments. */
+/* The processes of the command, by its launcher's own words; 1 where they do not say. */
+uint64_t ms_dry_call_processes(char *const *command);
+
+/* The devices that the command will ask for, by its launcher's own words. */
 uint64_t ms_dry_call_devices(const struct ms_dry_call *call, char *const *command);
 
 #endif

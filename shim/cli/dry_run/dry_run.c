@@ -16,7 +16,9 @@
 #include "shim/cli/dry_run/card.h"
 #include "shim/cli/dry_run/complaint.h"
 #include "shim/cli/dry_run/ground.h"
+#include "shim/cli/dry_run/host.h"
 #include "shim/cli/dry_run/once.h"
+#include "shim/cli/dry_run/weights.h"
 #include "shim/cli/launch/finish.h"
 #include "shim/cli/launch/interrupt.h"
 #include "shim/cli/launch/latest.h"
@@ -237,6 +239,7 @@ static int begin(const struct ms_dry_call *call, char *const *argv)
         !ms_begin_run("dry-run", folder, start, base) || !ms_dry_ground_readers()) {
         return MS_CLI_WRONG_CALL;
     }
+    ms_dry_weights_say(argv, call->around.processes, call->around.host_bytes);
     return (call->plan.count > 0 ? answer_batches : answer_command)(call, argv, base);
 }
 
@@ -282,5 +285,7 @@ int ms_cli_dry_run(int argc, char **argv)
     if (call.devices == 0) {
         call.devices = ms_dry_call_devices(&call, argv + command);
     }
+    call.around.processes = ms_dry_call_processes(argv + command);
+    call.around.host_bytes = call.host_bytes > 0 ? call.host_bytes : ms_dry_host_room();
     return begin_wrapped(&call, argv + command);
 }

@@ -218,13 +218,16 @@ bool ms_dry_ground_preload(char *const *command)
     return good;
 }
 
-bool ms_dry_ground_weights(char *const *command, const char *folder, char *made)
+bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t host_bytes,
+                           uint64_t processes, char *made)
 {
-    char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX], cache[PATH_MAX];
-    char *argv[] = {python, script, (char *)folder, cache, NULL};
+    char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX], cache[PATH_MAX], limit[32], count[32];
+    char *argv[] = {python, script, (char *)folder, cache, limit, count, NULL};
     struct ms_buffer out = {0};
     bool good;
 
+    (void)snprintf(limit, sizeof(limit), "%llu", (unsigned long long)host_bytes);
+    (void)snprintf(count, sizeof(count), "%llu", (unsigned long long)processes);
     if (!find_python(command, python) || !ms_cli_find_folder(home, BUILT, INSTALLED) ||
         snprintf(script, sizeof(script), "%s/doubles/offline_weights.py", home) >=
             (int)sizeof(script) ||

@@ -17,9 +17,11 @@ bool ms_dry_ground_preload(char *const *command);
  * last. */
 bool ms_dry_ground_readers(void);
 
-/* Makes weights for the model whose config.json is in `folder`, as sparse files in the cache
- * folder; made: PATH_MAX bytes, the folder with the weights. False, after an error message. */
-bool ms_dry_ground_weights(char *const *command, const char *folder, char *made);
+/* Makes the weights of the model whose config.json is in that folder, as files of holes, in the
+ * cache folder; made: PATH_MAX bytes, the folder that they are in. False, and it has been said why:
+ * also where so many processes have no room for a tensor each. */
+bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t host_bytes,
+                           uint64_t processes, char *made);
 
 /* Puts the command's Python and doubles/around.py with these words, each of which ends with a 0
  * byte, before the command. wrapped: release it with free(); the words stay the caller's. False,

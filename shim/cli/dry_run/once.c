@@ -27,6 +27,7 @@
 #define LOOK_PART     1 /* at most one part in this many and one of the time goes into checks */
 #define STATELESS     3 /* after this many steps no more optimizer state is expected */
 #define PATIENCE_NS   (5 * MS_NS_PER_S)
+#define MORE_PART     40 /* of the host's limit: a part that the machine has kept bears it */
 #define AMPLE_BYTES   (UINT64_C(1) << 40)
 
 /* Makes it, and those above it. */
@@ -56,7 +57,8 @@ struct watch {
     uint64_t wanted_steps;           /* 0: until state was made, and one step more */
     uint64_t next_look_ns, asked_ns; /* asked_ns: when it was asked to end; 0: not yet */
     struct ms_dry_host host;
-    bool host_is_full; /* the reason why it was asked */
+    bool host_is_full;    /* that is why it was asked */
+    uint64_t asked_bytes; /* of the host that it had then */
     uint64_t begun_ns;
     uint64_t first_steps, first_step_ns; /* steps at the first check that saw any */
     bool shown;
@@ -118,6 +120,18 @@ static void show(struct watch *watch, const struct ms_dry_progress *progress)
     watch->shown = true;
 }
 
+/* Who was asked to end for want of memory, and takes more instead, is not waited for. */
+static bool is_over(struct watch *watch, uint64_t now_ns)
+{
+    const uint64_t more_bytes = watch->host.limit_bytes / MORE_PART;
+
+    if (watch->host_is_full) {
+        (void)ms_dry_host_look(&watch->host);
+    }
+    return now_ns - watch->asked_ns > PATIENCE_NS ||
+           (watch->host_is_full && watch->host.most_bytes > watch->asked_bytes + more_bytes);
+}
+
 static int look(void *ctx)
 {
     struct watch *watch = ctx;
@@ -125,7 +139,7 @@ static int look(void *ctx)
     const uint64_t now_ns = ms_clock_ns();
 
     if (watch->asked_ns > 0) {
-        return now_ns - watch->asked_ns > PATIENCE_NS ? SIGKILL : 0;
+        return is_over(watch, now_ns) ? SIGKILL : 0;
     }
     if (now_ns < watch->next_look_ns) {
         return 0;
@@ -133,6 +147,7 @@ static int look(void *ctx)
     if (!ms_dry_host_look(&watch->host)) {
         watch->asked_ns = now_ns;
         watch->host_is_full = true;
+        watch->asked_bytes = watch->host.most_bytes;
         complain("the command holds %s of this machine's memory, of %s that it may: it is ended "
                  "(--host-memory)",
                  MS_BYTES(watch->host.most_bytes), MS_BYTES(watch->host.limit_bytes));

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights that a hub would send, as sparse files: true headers, and zeros that take no disk.
 
-Usage: offline_weights.py FOLDER CACHE
+Usage: offline_weights.py FOLDER CACHE LIMIT PROCESSES
 
 FOLDER has a config.json of the Hugging Face form. The model is built on the meta device from it,
 and its names, shapes and types go into safetensors files in a folder below CACHE, which is printed.
-Said on the standard error: how much that is, and what of it the host may have to hold.
+Said on the standard error: how much that is. It is refused where not even a tensor in each of
+PROCESSES processes fits LIMIT bytes of the host (0: not known).
 """
 
 from __future__ import annotations
@@ -124,27 +125,22 @@ def make(folder: Path, all_entries: Sequence[Entry]) -> None:
     (folder / "model.safetensors.index.json").write_text(index_text)
 
 
-def available_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return 0
-
-
-def say(all_entries: Sequence[Entry]) -> None:
+def say(all_entries: Sequence[Entry], limit: int, processes: int) -> None:
+    """What all of them take of the host where each loads them there is said of the files made."""
     total = sum(entry[3] for entry in all_entries)
     largest = max(entry[3] for entry in all_entries)
-    free = available_bytes()
     text = f"{len(all_entries)} tensors of {total / GIB:.2f} GiB, as sparse files"
-    text += f"; a process that loads them to the host first takes {total / GIB:.2f} GiB of it"
-    text += f" ({free / GIB:.2f} GiB are available), one that loads them to the device "
-    text += f"{largest / GIB:.2f} GiB at a time"
+    text += f"; a process that loads them to the device takes {largest / GIB:.2f} GiB of the host"
+    text += " at a time"
     print(f"memshim dry-run: offline weights: {text}", file=sys.stderr)
-    if largest > free:
-        raise Bad("the largest tensor alone is more than this host has available")
+    if limit and largest * processes > limit:
+        raise Bad(
+            f"{processes} processes take at least {largest * processes / GIB:.2f} GiB of the host, "
+            f"a tensor each, and may take {limit / GIB:.2f} (--host-memory)"
+        )
 
 
-def main(folder: Path, cache: Path) -> int:
+def main(folder: Path, cache: Path, limit: int, processes: int) -> int:
     try:
         config = (folder / "config.json").read_bytes()
     except OSError as error:
@@ -153,7 +149,7 @@ def main(folder: Path, cache: Path) -> int:
     if there:
         raise Bad(f"{folder} has weights already ({there[0]}): leave --offline-weights out")
     all_entries = list(entries(build(folder)))
-    say(all_entries)
+    say(all_entries, limit, processes)
     made = cache / hashlib.sha256(config).hexdigest()[:16]
     made.mkdir(parents=True, exist_ok=True)
     make(made, all_entries)
@@ -164,6 +160,7 @@ def main(folder: Path, cache: Path) -> int:
 if __name__ == "__main__":
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     try:
-        sys.exit(main(Path(sys.argv[1]).resolve(), Path(sys.argv[2])))
+        folder_, cache_, limit_, processes_ = sys.argv[1:]
+        sys.exit(main(Path(folder_).resolve(), Path(cache_), int(limit_), int(processes_)))
     except Bad as error:
         sys.exit(f"memshim dry-run: --offline-weights: {error}")

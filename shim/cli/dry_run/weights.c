@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Says beforehand what weights take of this machine's memory. A safetensors file has little beside
+ * its tensors, and a pickled one has them uncompressed, so that the size of a file says it. */
+#include "shim/cli/dry_run/weights.h"
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "allocator/base/units.h"
+#include "shim/cli/dry_run/complaint.h"
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t length = strlen(name), of_end = strlen(end);
+
+    return length > of_end && strcmp(name + length - of_end, end) == 0;
+}
+
+static bool is_safetensors(const char *name)
+{
+    return ends_with(name, ".safetensors");
+}
+
+/* As Hugging Face names them: other .bin files of a folder are an optimizer's, or a trainer's. */
+static bool is_pickled(const char *name)
+{
+    return strncmp(name, "pytorch_model", strlen("pytorch_model")) == 0 && ends_with(name, ".bin");
+}
+
+static uint64_t sum_files(DIR *folder, bool (*is_weights)(const char *name))
+{
+    const struct dirent *entry;
+    struct stat file;
+    uint64_t bytes = 0;
+
+    rewinddir(folder);
+    while ((entry = readdir(folder))) {
+        if (is_weights(entry->d_name) && fstatat(dirfd(folder), entry->d_name, &file, 0) == 0) {
+            bytes += (uint64_t)file.st_size;
+        }
+    }
+    return bytes;
+}
+
+/* A folder that has both forms has the same weights twice. */
+static uint64_t bytes_of_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    uint64_t bytes;
+
+    if (!folder) {
+        return 0;
+    }
+    bytes = sum_files(folder, is_safetensors);
+    bytes = bytes > 0 ? bytes : sum_files(folder, is_pickled);
+    (void)closedir(folder);
+    return bytes;
+}
+
+static uint64_t bytes_of(const char *path)
+{
+    struct stat found;
+
+    if (stat(path, &found) != 0) {
+        return 0;
+    }
+    if (S_ISDIR(found.st_mode)) {
+        return bytes_of_folder(path);
+    }
+    return is_safetensors(path) ? (uint64_t)found.st_size : 0;
+}
+
+static void say(const char *path, uint64_t bytes, uint64_t processes, uint64_t limit_bytes)
+{
+    const uint64_t all_bytes = bytes * processes;
+    char each[64] = "";
+
+    if (processes > 1) {
+        (void)snprintf(each, sizeof(each), " in each of %llu processes",
+                       (unsigned long long)processes);
+    }
+    if (limit_bytes == 0 || all_bytes <= limit_bytes) {
+        complain("%s has weights of %s: a job that loads them to the host%s takes %s of it", path,
+                 MS_BYTES(bytes), each, MS_BYTES(all_bytes));
+    } else {
+        complain("%s has weights of %s: a job that loads them to the host%s would take %s, and may "
+                 "take %s: it would be ended on the way (--host-memory); one that loads them to "
+                 "the device (device_map) is not",
+                 path, MS_BYTES(bytes), each, MS_BYTES(all_bytes), MS_BYTES(limit_bytes));
+    }
+}
+
+void ms_dry_weights_say(char *const *command, uint64_t processes, uint64_t limit_bytes)
+{
+    for (size_t i = 0; command[i]; i++) {
+        const char *behind = strchr(command[i], '=');
+        const char *path = behind ? behind + 1 : command[i];
+        const uint64_t bytes = bytes_of(path);
+
+        if (bytes > 0) {
+            say(path, bytes, processes, limit_bytes);
+        }
+    }
+}
