@@ -5,6 +5,7 @@ on this card; PyTorch itself says what it did. Nine of ten have to be within the
 from __future__ import annotations
 
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,11 @@ def share(foretold: int, real: int) -> float:
     return foretold / real - 1
 
 
+def only(some: list[int], others: list[int]) -> str:
+    left = sorted((Counter(some) - Counter(others)).elements(), reverse=True)
+    return ", ".join(f"{size / MIB:g}" for size in left) or "none"
+
+
 def compare(part: Part, job: Job, real: dict[str, Any], dry: dict[str, Any]) -> bool:
     """Whether it was foretold within the targets. The answer has what NVIDIA's libraries take
     beside PyTorch, of which PyTorch's own account on the card knows nothing."""
@@ -110,6 +116,11 @@ def compare(part: Part, job: Job, real: dict[str, Any], dry: dict[str, Any]) -> 
     part.figure(f"{name}, allocated", real["max_allocated_bytes"] / MIB, "MiB")
     part.figure(f"{name}, allocated, foretold by", allocated * 100, "% more")
     part.figure(f"{name}, reserved, foretold by", reserved * 100, "% more")
+    here, there = real["segment_bytes"], dry["end"]["segment_bytes"]
+    part.answer(
+        f"{name}: segments of PyTorch's, in MiB, that one side alone has at the end",
+        f"the card: {only(here, there)}; the dry run: {only(there, here)}",
+    )
     return abs(allocated) <= ALLOCATED and (job.convolves or abs(reserved) <= RESERVED)
 
 

@@ -50,6 +50,15 @@ def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
     )
 
 
+def segment_bytes() -> list[int]:
+    """Of the segments that PyTorch's allocator holds, the largest first; it knows none of another
+    backend."""
+    if torch.cuda.get_allocator_backend() != "native":
+        return []
+    sizes = [int(segment["total_size"]) for segment in torch.cuda.memory_snapshot()]
+    return sorted(sizes, reverse=True)
+
+
 class Job:
     """This process's place among the ranks, its device, and what it says."""
 
@@ -142,6 +151,7 @@ class Job:
             optimizer_bytes=self.optimizer_bytes,
             max_allocated_bytes=torch.cuda.max_memory_allocated(),
             max_reserved_bytes=torch.cuda.max_memory_reserved(),
+            segment_bytes=segment_bytes(),
             **values,
         )
 
