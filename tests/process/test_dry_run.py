@@ -301,13 +301,16 @@ class DryRun(ProcessTest):
                 self.assertIn(said, result.stdout + result.stderr)
 
     def test_what_is_asked_for_in_vain(self) -> None:
-        """A device that is not there, and a host: one line each, where the command failed."""
+        """A device that is not there, a host, and a hub's model: one line each, where the command
+        failed."""
         device = "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0); "
         device += "got = ctypes.c_int(); exit(cuda.cuDeviceGet(ctypes.byref(got), 3))"
         host = "import socket; socket.getaddrinfo('nowhere.invalid', 80)"
+        hub = "import os; os.stat('/nowhere/hub/models--acme--tiny-2b')"
         for code, said in (
             (device, "It asked for device 3, the first is 0: --gpus 4 simulates so many."),
             (host, "It looked for the host nowhere.invalid, which was not found"),
+            (hub, "It looked for acme/tiny-2b of the Hugging Face hub, which is not on this machine"),
         ):
             result = self.dry_run("--", sys.executable, "-c", code)
             self.assertEqual(result.status, 1, result.describe())

@@ -58,6 +58,29 @@ struct ms_dry_card_row ms_dry_card_row(const struct ms_dry_answer *answer, size_
     return row;
 }
 
+/* What a command that failed had looked for in vain. */
+static void add_asked(const struct ms_dry_asked *asked, struct ms_buffer *out)
+{
+    if (asked->device >= 0) {
+        ms_buffer_format(out,
+                         "It asked for device %d, the first is 0: --gpus %d simulates so many.\n",
+                         asked->device, asked->device + 1);
+    }
+    if (asked->host[0]) {
+        ms_buffer_add(out, "It looked for the host ");
+        ms_buffer_add_plain(out, asked->host);
+        ms_buffer_add(out, ", which was not found: have what it fetches there before.\n");
+    }
+    if (asked->hub[0]) {
+        ms_buffer_add(out, "It looked for ");
+        ms_buffer_add_plain(out, asked->hub);
+        ms_buffer_add(out,
+                      " of the Hugging Face hub, which is not on this machine, and a dry run is "
+                      "offline:\nfetch it before, or see --offline-weights and "
+                      "--data-stub.\n");
+    }
+}
+
 /* ---- text ---- */
 
 static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
@@ -86,15 +109,8 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_add(out, "; the command ended in order");
     }
     ms_buffer_format(out, " (%s)\n", MS_DURATION(answer->elapsed_ns));
-    if (answer->end == MS_DRY_FAILED && answer->asked_device >= 0) {
-        ms_buffer_format(out,
-                         "It asked for device %d, the first is 0: --gpus %d simulates so many.\n",
-                         answer->asked_device, answer->asked_device + 1);
-    }
-    if (answer->end == MS_DRY_FAILED && answer->asked_host[0]) {
-        ms_buffer_add(out, "It looked for the host ");
-        ms_buffer_add_plain(out, answer->asked_host);
-        ms_buffer_add(out, ", which was not found: have what it fetches there before.\n");
+    if (answer->end == MS_DRY_FAILED) {
+        add_asked(&answer->asked, out);
     }
 }
 
@@ -408,11 +424,14 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_json_text(&json, "end", ends[answer->end]);
     ms_json_integer(&json, "status", answer->status);
     ms_json_flag(&json, "fits_the_card", !answer->ample);
-    if (answer->asked_device >= 0) {
-        ms_json_count(&json, "asked_device", (uint64_t)answer->asked_device);
+    if (answer->asked.device >= 0) {
+        ms_json_count(&json, "asked_device", (uint64_t)answer->asked.device);
     }
-    if (answer->asked_host[0]) {
-        ms_json_text(&json, "asked_host", answer->asked_host);
+    if (answer->asked.host[0]) {
+        ms_json_text(&json, "asked_host", answer->asked.host);
+    }
+    if (answer->asked.hub[0]) {
+        ms_json_text(&json, "asked_hub", answer->asked.hub);
     }
     ms_json_text(&json, "report", answer->report);
     ms_json_count(&json, "elapsed_ns", answer->elapsed_ns);

@@ -58,6 +58,13 @@ struct ms_dry_cudnn {
     uint64_t convolution_bytes, missed_bytes;
 };
 
+/* What a process asked for in vain. */
+struct ms_dry_asked {
+    int device;     /* the highest; -1: none */
+    char host[256]; /* empty: none */
+    char hub[256];  /* a repository of a hub, as OWNER/NAME; empty: none */
+};
+
 enum ms_dry_end {
     MS_DRY_STOPPED, /* everything it had to see was seen */
     MS_DRY_ENDED,   /* it ended by itself, normally */
@@ -83,8 +90,7 @@ struct ms_dry_answer {
     uint64_t host_bytes, host_all_bytes, host_limit_bytes;
     const char *report;     /* the folder with its report */
     struct ms_buffer ranks; /* struct ms_dry_rank */
-    int asked_device;       /* a requested device that does not exist; -1: none */
-    char asked_host[256];   /* a requested host that was not found; empty: none */
+    struct ms_dry_asked asked;
     struct ms_dry_cudnn cudnn;
     bool random;  /* such reads get random values, else zeros */
     bool is_late; /* the host learned of the end of work only when it waited for it, else at once */

@@ -291,8 +291,7 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
     if (scratch[0]) {
         (void)rmdir(scratch);
     }
-    ms_dry_shared_asked(shared, &answer->asked_device, answer->asked_host,
-                        sizeof(answer->asked_host));
+    ms_dry_shared_asked(shared, &answer->asked);
     ms_dry_shared_cudnn(shared, &answer->cudnn);
     ms_dry_shared_remove(shared);
     if (wait_status < 0) {

@@ -146,23 +146,24 @@ bool ms_dry_shared_make(char *path)
     return false;
 }
 
-void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes)
+void ms_dry_shared_asked(const char *path, struct ms_dry_asked *asked)
 {
     char name[PATH_MAX], line[256];
     FILE *file = snprintf(name, sizeof(name), "%s/devices.asked", path) < (int)sizeof(name)
                      ? fopen(name, "re")
                      : NULL;
 
-    *device = -1;
-    host[0] = '\0';
+    *asked = (struct ms_dry_asked){.device = -1};
     while (file && fgets(line, sizeof(line), file)) {
         line[strcspn(line, "\n")] = '\0';
         if (strncmp(line, "device ", 7) == 0) {
-            const int asked = (int)strtol(line + 7, NULL, 10);
+            const int device = (int)strtol(line + 7, NULL, 10);
 
-            *device = asked > *device ? asked : *device;
+            asked->device = device > asked->device ? device : asked->device;
         } else if (strncmp(line, "host ", 5) == 0) {
-            (void)snprintf(host, host_bytes, "%s", line + 5);
+            (void)snprintf(asked->host, sizeof(asked->host), "%s", line + 5);
+        } else if (strncmp(line, "hub ", 4) == 0) {
+            (void)snprintf(asked->hub, sizeof(asked->hub), "%s", line + 4);
         }
     }
     if (file) {

@@ -18,8 +18,8 @@ void ms_dry_shared_remove(const char *path);
  * have ended. */
 void ms_dry_shared_sweep(void);
 
-/* What a process asked for in vain: the highest device, -1: none; a host, empty: none. */
-void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes);
+/* What processes asked for in vain. */
+void ms_dry_shared_asked(const char *path, struct ms_dry_asked *asked);
 
 /* The most that calls of cuDNN's double took. */
 void ms_dry_shared_cudnn(const char *path, struct ms_dry_cudnn *most);
