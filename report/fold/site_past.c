@@ -5,16 +5,16 @@
 
 #include "report/fold/site_table.h"
 
-static void note_outlived(struct ms_site_table *table, const struct ms_past *past)
+/* by_pass: one of the table's sums. */
+static void add_to_pass(struct ms_buffer *by_pass, const struct ms_past *past)
 {
     const size_t end = ((size_t)past->born_phase / 2 + 1) * sizeof(uint64_t);
 
     if (past->born_phase / 2 >= MS_MOST_PASSES) {
         return;
     }
-    if (end <= table->outlived.bytes ||
-        ms_buffer_extend(&table->outlived, end - table->outlived.bytes)) {
-        ((uint64_t *)table->outlived.at)[past->born_phase / 2] += past->bytes;
+    if (end <= by_pass->bytes || ms_buffer_extend(by_pass, end - by_pass->bytes)) {
+        ((uint64_t *)by_pass->at)[past->born_phase / 2] += past->bytes;
     }
 }
 
@@ -26,7 +26,7 @@ void ms_site_record(struct ms_site_table *table, uint32_t allocation, int record
 }
 
 static void settle_past(struct ms_site_table *table, const struct ms_past *past,
-                        enum ms_lifetime recorded)
+                        enum ms_lifetime recorded, struct ms_buffer *outlived)
 {
     const struct device *device = &table->devices[past->device];
     const enum ms_lifetime lifetime = past->captured ? MS_LIFETIME_CAPTURED : recorded;
@@ -36,7 +36,7 @@ static void settle_past(struct ms_site_table *table, const struct ms_past *past,
     ms_lifetimes_add_at_peak(past->lifetimes, lifetime, past, device->peak);
     ms_lifetimes_add_at_peak(past->lifetimes, lifetime, past, device->candidate);
     if (lifetime == MS_LIFETIME_OUTLIVED) {
-        note_outlived(table, past);
+        add_to_pass(outlived, past);
     }
 }
 
@@ -114,7 +114,8 @@ void ms_site_past_judge(struct ms_site_table *table, const struct ms_run_end *en
         settle_past(table, &past[i],
                     i < life_end ? ms_lifetime_of(past[i].born_phase, table->past_phase, in_pass)
                                  : ms_lifetime_at_end(past[i].born_phase, table->past_phase,
-                                                      in_pass, end->in_pass));
+                                                      in_pass, end->in_pass),
+                    &table->outlived);
     }
     table->past.bytes = 0;
     table->phase_blocks = goes_on ? table->phase_blocks : 0;
@@ -151,5 +152,6 @@ void ms_site_past_live(struct ms_site_table *table, struct site *site, const str
     const struct ms_past past = past_of(site, live, 0);
 
     settle_past(table, &past,
-                ms_lifetime_at_end(live->born_phase, table->past_phase, false, end->in_pass));
+                ms_lifetime_at_end(live->born_phase, table->past_phase, false, end->in_pass),
+                &table->remained);
 }

@@ -47,11 +47,22 @@ uint32_t ms_site_table_allocations(const ms_site_table_t *table)
     return table->allocations;
 }
 
+static uint64_t count_of(const struct ms_buffer *by_pass)
+{
+    return by_pass->bytes / sizeof(uint64_t);
+}
+
+static uint64_t bytes_of(const struct ms_buffer *by_pass, uint64_t pass)
+{
+    return pass < count_of(by_pass) ? ((const uint64_t *)by_pass->at)[pass] : 0;
+}
+
+/* What remains of a pass, where later ones' gradients have gone, is there for good: a work space
+ * that a library made in it. */
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass)
 {
-    return pass < table->outlived.bytes / sizeof(uint64_t)
-               ? ((const uint64_t *)table->outlived.at)[pass]
-               : 0;
+    return bytes_of(&table->outlived, pass) +
+           (pass + 1 >= count_of(&table->outlived) ? bytes_of(&table->remained, pass) : 0);
 }
 
 uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device)

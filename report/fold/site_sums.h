@@ -90,7 +90,8 @@ uint8_t ms_site_table_recorded(const ms_site_table_t *table, uint32_t allocation
 /* Their number so far. */
 uint32_t ms_site_table_allocations(const ms_site_table_t *table);
 
-/* Bytes allocated in the pass of that number, from 0, that outlived it: mostly gradients. */
+/* Bytes that were born in the pass of that number, from 0, and outlived it, but for what stayed
+ * when those of later ones had gone: gradients, mostly. */
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass);
 
 /* The probability that an allocation of so many bytes gets a site: 1 - exp(-bytes / mean). */

@@ -38,6 +38,7 @@ void ms_site_table_delete(ms_site_table_t *table)
     ms_live_free(&table->live);
     ms_buffer_free(&table->past);
     ms_buffer_free(&table->outlived);
+    ms_buffer_free(&table->remained);
     ms_buffer_free(&table->recorded);
     ms_moves_free(&table->moves);
     ms_frozen_free(&table->frozen);

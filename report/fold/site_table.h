@@ -60,14 +60,15 @@ struct ms_site_table {
     uint64_t sampling_bytes;
     uint32_t phase;            /* of the next events */
     uint32_t past_phase;       /* of those in `past` */
-    uint64_t phase_blocks;     /* allocated in this phase, and live */
-    uint64_t most_left;        /* the most gradients of a pass */
-    uint64_t allocation_ns;    /* of the newest allocation */
-    struct ms_buffer past;     /* struct ms_past: freed since the last allocation */
-    struct ms_buffer outlived; /* uint64_t, by pass */
-    struct ms_buffer recorded; /* uint8_t, by allocation: results of ms_site_table_recorded */
-    uint32_t allocations, recorded_first; /* recorded: from this number on */
-    struct ms_moves moves;                /* not attributed to sites yet */
+    uint64_t phase_blocks;     /* born in this phase, and live */
+    uint64_t most_left;        /* gradients of a pass: the most */
+    uint64_t allocation_ns;    /* the newest */
+    struct ms_buffer past;     /* struct ms_past: died since the last allocation */
+    struct ms_buffer outlived; /* uint64_t, by pass: bytes that died after it */
+    struct ms_buffer remained; /* likewise, of what was live at the end */
+    struct ms_buffer recorded; /* uint8_t, by allocation: what ms_site_table_recorded returns */
+    uint32_t allocations, recorded_first; /* recorded: from that one on */
+    struct ms_moves moves;                /* whose sites are not looked up yet */
     struct ms_frozen frozen;
 };
 

@@ -122,6 +122,20 @@ Test(steps, an_optimizer_that_makes_its_state_and_is_silent_then)
     expect(6, 6);
 }
 
+/* As cuBLAS makes its own, which is more than all gradients of an adapter. */
+Test(steps, a_work_space_that_is_made_in_the_first_pass)
+{
+    for (int step = 0; step < 6; step++) {
+        backward(true);
+        if (step == 0) {
+            loop_born(&loop, LOOP_GRADIENT, 100 * PARAMETERS * BYTES);
+            loop_moment(&loop, LOOP_BACKWARD, BYTES);
+        }
+        drop();
+    }
+    expect(6, 6);
+}
+
 Test(steps, nothing_but_passes_is_not_enough)
 {
     for (int micro = 0; micro < 10; micro++) {
