@@ -6,8 +6,7 @@
  * Descriptors remember what they were given; executing a plan does nothing. The engine heuristic
  * finds one engine, and of a convolution that takes work space a second, slower one without: a
  * caller that gets no work space goes on to that. Its fallback mode knows the second alone.
- * The workspace of a plan: cudnn_conv.c. Recurrent networks: cudnn_rnn.c.
- */
+ * The workspace of a plan: cudnn_conv.c. Recurrent networks: cudnn_rnn.c. */
 #include "cudnn_conv.h"
 #include "cudnn_word.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * How much work space the fastest plan for a convolution of cuDNN's double takes, by a bound, since
- * cuDNN's own figures are not public, and depend on the algorithm that its heuristic chooses for a
- * device.
+/* How much work space the fastest plan for a convolution of cuDNN's double takes. This is a bound,
+ * because cuDNN's own figures are not public, and depend on the algorithm that its heuristic
+ * chooses for a device.
  *
  * Tensor cores need the channels innermost. If they are not, as in PyTorch's default layout, the
  * algorithms for tensor cores work on copies of images, filters and result in that layout, each
