@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a thread's Python frames cost: the least time of a capture, by frames read, and of a stack of
-13 frames that came before.
+"""What it takes to capture a thread's Python frames: the least time, by the number of frames that
+are read, and for a remembered stack of 13 frames.
 
-LD_PRELOAD=build/tests/process/libpython_frames.so python tests/bench/python_frames.py \
+LD_PRELOAD=build/tests/process/libpython_frames.so python tests/bench/python_frames.py \\
     [known N | read N]
 
-With an argument, N captures of that stack, or of its 12 innermost frames, which are read anew, and
-nothing else: the difference of two runs' instructions is that of their captures."""
+With an argument: only N captures of the remembered stack, or of its 12 innermost frames, which are
+read each time. The difference between two runs' instructions is what their captures took."""
 
 from __future__ import annotations
 
