@@ -11,6 +11,9 @@ extern void *PyCode_Type[4], *PyType_Type[4];
 const char *Py_GetVersion(void);
 void *PyGILState_GetThisThreadState(void);
 int _Py_IsFinalizing(void);
+void *_PyThreadState_UncheckedGet(void);
+void *PyInterpreterState_Head(void);
+void *PyInterpreterState_Main(void);
 fake_python_t fake_python;
 
 uint64_t _PyRuntime[512];
@@ -38,4 +41,20 @@ void *PyGILState_GetThisThreadState(void)
 int _Py_IsFinalizing(void)
 {
     return fake.finalizing;
+}
+
+/* Up to 3.11. There is one interpreter. */
+void *_PyThreadState_UncheckedGet(void)
+{
+    return fake.thread;
+}
+
+void *PyInterpreterState_Head(void)
+{
+    return _PyRuntime;
+}
+
+void *PyInterpreterState_Main(void)
+{
+    return _PyRuntime;
 }

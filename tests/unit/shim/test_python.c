@@ -268,6 +268,33 @@ Test(python, unknown_where_a_word_differs)
     cr_assert_eq(recalled(), 7);
 }
 
+/* In 3.11 a byte says whether C called the frame: it may be the only difference. */
+Test(python, unknown_where_c_calls_what_python_called)
+{
+    enum { CODE = 4, PREVIOUS = 6, INSTRUCTION = 7, ENTRY_BYTE = 68, BEGIN_BYTE = 184 };
+    load("3.11.7 (main, Jan  1 2026, 00:00:00) [GCC]");
+    fake->thread = thread;
+    thread[THREAD_CFRAME] = address(cframe);
+    cframe[1] = address(frames[0]);
+    for (int i = 0; i < 2; i++) {
+        codes[i][CODE_TYPE] = address(fake->code_type);
+        codes[i][CODE_UNITS] = 50;
+        codes[i][CODE_FILE] = 0x1000;
+        codes[i][CODE_TABLE] = 0x3000 + (uint64_t)i;
+        frames[i][CODE] = address(codes[i]);
+        frames[i][INSTRUCTION] = address(codes[i]) + BEGIN_BYTE;
+    }
+    frames[0][PREVIOUS] = address(frames[1]);
+    for (int i = 0; i < CAPTURES_TILL_TRUSTED; i++) {
+        expect(capture(64), 2, false, false);
+    }
+    remember(7);
+    *((char *)frames[0] + ENTRY_BYTE) = 1;
+    remember(8);
+    *((char *)frames[0] + ENTRY_BYTE) = 0;
+    cr_assert_eq(recalled(), 7);
+}
+
 /* What lay further out has gone: it is not looked at. */
 Test(python, known_frames_that_are_gone_are_not_read)
 {
