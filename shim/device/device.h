@@ -54,7 +54,6 @@ struct ms_device {
 
     struct ms_budget budget;
     ms_group_t *group; /* whose cap applies; null: this process has its own (device_group.h) */
-    _Atomic bool driver_pools; /* the driver's own pools have been charged, and may keep memory */
     struct ms_budget_lender lender; /* the group's */
     struct ms_device_ops ops;
     ms_pool_t *pool; /* null with MEMSHIM_POOL=off */
@@ -70,8 +69,9 @@ struct ms_device {
     uint64_t host_limit_bytes;  /* the most host memory that the pool may use; 0: none */
     uint64_t spill_limit_bytes; /* the part of it that live memory may be spilled to; 0: none */
     struct ms_spill_watch spill_watch;
-    _Atomic bool host_made;          /* host chunks were asked for and may back tensors, or launches
-                                        are watched: spill.h acts at each allocation */
+    _Atomic bool driver_pools; /* the driver's own pools have been charged, and may keep memory */
+    _Atomic bool host_made;    /* host chunks were asked for and may back tensors, or launches
+                                  are watched: spill.h acts at each allocation */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
     _Atomic uint64_t withdrawn_mask; /* bit d: its access was withdrawn, and must not come back */
     _Atomic uint64_t pool_peer_mask; /* the part of access_mask that cuMemPoolSetAccess asked for */
