@@ -10,6 +10,7 @@
 #include "report/model/model.h"
 #include "report/model/paths.h"
 #include "report/model/site_rows.h"
+#include "report/symbols/stacks_roles.h"
 
 #define MOST_JOINED  512u /* the most sites to join: those that grew most */
 #define MOST_OTHERS  8192u
@@ -168,6 +169,14 @@ static bool is_loops_caller(const struct joining *joining, const struct ms_place
     return sets_up || (all && recurs);
 }
 
+static bool is_users(const struct ms_model *model, uint32_t node)
+{
+    const struct ms_python_definition *is = ms_definitions_python(model->definitions, node);
+    const struct ms_code_read *code = is ? ms_definitions_code(model->definitions, is->code) : NULL;
+
+    return code && !ms_is_library_script(code->file, code->function);
+}
+
 /* How many places of the row's path lead to the line that called the outermost model; 0: no model
  * was called. */
 static uint32_t models_caller(const struct joining *joining, size_t row)
@@ -176,7 +185,8 @@ static uint32_t models_caller(const struct joining *joining, size_t row)
     const struct ms_doings *doings = ms_landmarks_of(joining->model->landmarks, grows->path_site);
     struct ms_path path;
 
-    if (doings->doing != MS_DOING_FORWARD) {
+    /* A trainer of a package calls a module in which the user's own step lies. */
+    if (doings->doing != MS_DOING_FORWARD || !is_users(joining->model, doings->caller)) {
         return 0;
     }
     ms_path_read_from(joining->model, doings->caller, &path);
