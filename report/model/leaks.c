@@ -198,15 +198,22 @@ static double each_time(const struct ms_growing_site *row)
     return row->rounds > 0 ? (double)row->grown_bytes / (double)row->rounds : row->bytes_per_round;
 }
 
-/* Whether most of what is allocated by way of that frame stays. */
+/* Whether most of what is allocated by way of that frame stays, of two operations or more. */
 static bool keeps_most(const struct joining *joining, const struct ms_place *prefix, uint32_t depth)
 {
     const struct other *other;
+    uint32_t first = 0;
+    bool several = false;
     double kept = 0, freed = 0;
 
     for (size_t i = 0; i < joining->count; i++) {
         if (!joining->taken[i] && ms_path_begins_with(&joining->paths[i], prefix, depth)) {
+            const struct ms_site_definition *site =
+                ms_definitions_site(joining->model->definitions, joining->rows[i].site);
+
             kept += each_time(&joining->rows[i]);
+            several |= site && first > 0 && site->python != first;
+            first = first == 0 && site ? site->python : first;
         }
     }
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
@@ -214,7 +221,7 @@ static bool keeps_most(const struct joining *joining, const struct ms_place *pre
             freed += (double)other->peak_bytes;
         }
     }
-    return freed <= kept;
+    return several && freed <= kept;
 }
 
 /* How many places lead to the line that called the model, if the prefix leads into one and most of
