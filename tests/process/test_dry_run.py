@@ -310,7 +310,7 @@ class DryRun(ProcessTest):
         for code, said in (
             (device, "It asked for device 3, the first is 0: --gpus 4 simulates so many."),
             (host, "It looked for the host nowhere.invalid, which was not found"),
-            (hub, "It looked for acme/tiny-2b of the Hugging Face hub, which is not on this machine"),
+            (hub, "It looked for acme/tiny-2b of the Hugging Face hub, which is not on this"),
         ):
             result = self.dry_run("--", sys.executable, "-c", code)
             self.assertEqual(result.status, 1, result.describe())
