@@ -270,6 +270,12 @@ class DryRun(ProcessTest):
                 self.assertTrue(answer["confirmed"])
                 self.assertLessEqual(len(answer["batches"]), 6)
 
+    def test_batches_that_all_fail(self) -> None:
+        find = ("--gpu", "1GiB", "--find-batch", "--batch-env", "B=64,128")
+        said = self.dry_run(*find, "--", sys.executable, "-c", PROGRAM + "raise SystemExit(3)")
+        self.assertNotIn("largest tried is 0", said.stdout)
+        self.assertIn("No batch was found: no run got far enough", said.stdout, said.describe())
+
     def test_too_small_a_card(self) -> None:
         """It is run again with memory enough, so that there is an answer."""
         program = PROGRAM.replace(str(96 * MIB), str(900 * MIB))

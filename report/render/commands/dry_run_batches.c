@@ -20,10 +20,15 @@ static void add_found(const struct ms_dry_batches *batches, struct ms_buffer *ou
         ms_buffer_format(
             out, "\nThe largest batch with PyTorch alone is %s: it fits, and %s does not.\n",
             MS_COUNT(batches->found), MS_COUNT(batches->too_big));
+    } else if (batches->too_big > 0 && batches->found == 0) {
+        ms_buffer_format(out, "\nThe largest batch with PyTorch alone is less than %s.\n",
+                         MS_COUNT(batches->too_big));
     } else if (batches->too_big > 0) {
         ms_buffer_format(
             out, "\nThe largest batch with PyTorch alone is at least %s, and less than %s.\n",
             MS_COUNT(batches->found), MS_COUNT(batches->too_big));
+    } else if (batches->found == 0) {
+        ms_buffer_add(out, "\nNo batch was found: no run got far enough to say what it needs.\n");
     } else {
         ms_buffer_format(out, "\nNo batch was found that does not fit; the largest tried is %s.\n",
                          MS_COUNT(batches->found));
