@@ -339,16 +339,48 @@ static uint64_t taken_otherwise(const struct ms_judgement *judgement,
 }
 
 /* Whether nothing would have been short without the growth. Growth that was seen over many steps is
- * what changed from one to the next. Growth that is only likely must be more than what else took
- * the memory. */
-static bool is_the_reason(const struct ms_judgement *judgement, const struct ms_oom_state *state)
+ * what changed from one to the next. Growth that is only likely, or that is of PyTorch's segments,
+ * must be more than what else took the memory: segments also grow if a cache falls to pieces, but
+ * then what grew lies in holes. */
+static bool is_the_reason(const struct ms_model *model, const struct ms_judgement *judgement,
+                          const struct ms_oom_state *state)
 {
     const uint64_t lacking =
         judgement->short_bytes > 0 ? judgement->short_bytes : state->requested_bytes;
 
     return judgement->grown_bytes >= lacking &&
-           (judgement->leak->all.degree == MS_GROWTH_SEEN ||
+           ((judgement->leak->all.degree == MS_GROWTH_SEEN && !ms_tensors_unseen(model, state)) ||
             judgement->grown_bytes > taken_otherwise(judgement, state));
+}
+
+bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state)
+{
+    return state->source == MS_OOM_TORCH && strcmp(model->header.torch_mode, "off") == 0;
+}
+
+/* Finds the site whose segments, asked for one by one, have most of the live bytes; nothing if
+ * that is less than lies in holes, or less than was short. */
+static void find_repeated(const struct ms_model *model, const struct ms_model_oom *oom,
+                          struct ms_judgement *judgement)
+{
+    const struct ms_oom_state *state = &oom->record.state;
+    struct ms_buffer rows = {0};
+
+    ms_site_rows(model, (int)oom->device, &rows);
+    for (size_t i = 0; i < ms_site_row_count(&rows); i++) {
+        const struct ms_site_row *row = ms_site_row_at(&rows, i);
+        const uint64_t bytes = row->sums.live_bytes;
+
+        if (bytes > state->live_bytes / 2 && bytes >= judgement->short_bytes &&
+            bytes > taken_otherwise(judgement, state) &&
+            row->sums.allocations >= row->sums.frees + MS_GROWTH_FEWEST) {
+            judgement->repeated_segments = row->sums.allocations - row->sums.frees;
+            judgement->repeated_bytes = bytes;
+            judgement->repeated_ns = row->sums.last_ns - row->sums.first_ns;
+            judgement->repeated_site = row->site;
+        }
+    }
+    ms_buffer_free(&rows);
 }
 
 /* What smaller batch would have done. */
@@ -378,20 +410,27 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
         judge_batch(model, oom, judgement);
         compare_steps(model, at, judgement);
     }
+    if (ms_tensors_unseen(model, &at->record.state) && !at->recovered &&
+        (judgement->verdict == MS_VERDICT_FRAGMENTATION ||
+         judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP)) {
+        find_repeated(model, at, judgement);
+    }
     if (!growth || at->recovered || at->record.state.source == MS_OOM_HOST ||
         (growth->leaks[0].all.round == MS_ROUND_TIME && at->time_ns < FEWEST_NS_BY_TIME)) {
         return;
     }
     judgement->leak = &growth->leaks[0];
     judgement->grown_bytes = ms_leaks_bytes(growth);
-    if (!is_the_reason(judgement, &at->record.state)) {
+    if (!is_the_reason(model, judgement, &at->record.state)) {
         if (!matters_beside(judgement, &at->record.state)) {
             judgement->leak = NULL;
             return;
         }
+        judgement->repeated_segments = 0;
         say_growth(model, judgement->leak, judgement->beside, sizeof(judgement->beside));
         return;
     }
+    judgement->repeated_segments = 0;
     judgement->verdict = MS_VERDICT_GROWTH;
     judgement->fitting_factor = judgement->most_factor = 0;
     judgement->past_steps = 0;

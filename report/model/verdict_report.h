@@ -35,12 +35,20 @@ struct ms_judgement {
     /* This step needs half as much again as any before it, or more: past_steps of them, their most
      * live bytes, and what this one needs at least. past_steps is 0 otherwise, and with growth. */
     uint64_t past_steps, past_most_bytes, needed_bytes;
+    /* MEMSHIM_TORCH=off, and no growth is known: the call site that asked for most of the live
+     * bytes, in so many segments. It may be growth, or one call that needs them all.
+     * repeated_segments is 0 otherwise. */
+    uint64_t repeated_segments, repeated_bytes, repeated_ns;
+    uint32_t repeated_site;
 };
 
 /* Growth is reported only for an out-of-memory of the device without recovery. It is the reason if
  * nothing would have been short without it; or, if enough bytes were free, if the request is no
  * larger than the growth. Otherwise it is mentioned beside the reason. */
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement);
+
+/* Whether PyTorch's tensors are hidden (MEMSHIM_TORCH=off): live blocks are then its segments. */
+bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state);
 
 /* The index of ms_model_fatal_oom; SIZE_MAX: there is none. */
 size_t ms_judged_fatal(const struct ms_model *model);

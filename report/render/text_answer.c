@@ -277,11 +277,26 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
 static void add_unseen(const struct ms_model *model, const struct ms_oom_state *state,
                        struct ms_buffer *out)
 {
-    if (state->source == MS_OOM_TORCH && strcmp(model->header.torch_mode, "off") == 0) {
+    if (ms_tensors_unseen(model, state)) {
         ms_buffer_add(out, "  unseen tensors: with MEMSHIM_TORCH=off only PyTorch's segments are "
                            "seen. A line below is the one that\n"
                            "         asked for a segment; another may keep what lies in it. To be "
                            "told which, run without MEMSHIM_TORCH=off\n");
+    }
+}
+
+/* A loop that keeps its results, and one call that needs them all, ask for the same segments. */
+static void add_repeated(const struct ms_model *model, const struct ms_judgement *judgement,
+                         struct ms_buffer *out)
+{
+    if (judgement->repeated_segments > 0) {
+        ms_buffer_format(
+            out, "  also   %s are in %s segments that were asked for one by one, over %s, at ",
+            MS_BYTES(judgement->repeated_bytes), MS_COUNT(judgement->repeated_segments),
+            MS_DURATION(judgement->repeated_ns));
+        ms_site_add_line(model, judgement->repeated_site, out);
+        ms_buffer_add(out, ".\n         It may be growth, or one call that needs them all: without "
+                           "tensors this is not known\n");
     }
 }
 
@@ -417,6 +432,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
                              : "the holes are more than that");
         ms_text_add_leak(out, model, judgement.leak);
     }
+    add_repeated(model, &judgement, out);
     if (judgement.past_steps > 0) {
         ms_buffer_format(out,
                          "  until  this step at most %s were live, over %s steps; this one needs "

@@ -2,6 +2,7 @@
 /* Rounds in the survey: backward passes, and calls of a model between them. When memory ran out,
  * memory from earlier rounds that is still live shows what is kept. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "report/model/survey/state.h"
 #include "report/model/verdict_report.h"
@@ -13,9 +14,28 @@
 
 /* ---- as it happens ---- */
 
+/* Without tensors: a line that called a model, then another that did, then the first again: so a
+ * loop around them came round. A backward pass shows the same. */
+static bool has_turned(struct ms_rounds *rounds, uint32_t caller)
+{
+    uint32_t place = 0;
+
+    while (place < MS_ROUND_CALLERS && rounds->callers[place] != caller) {
+        place++;
+    }
+    rounds->turned |= rounds->phase > 0 || (place > 0 && place < MS_ROUND_CALLERS && caller > 0);
+    if (place > 0) {
+        memmove(rounds->callers + 1, rounds->callers,
+                (MS_ROUND_CALLERS - 1) * sizeof(*rounds->callers));
+        rounds->callers[0] = caller;
+    }
+    return rounds->turned;
+}
+
 void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site)
 {
-    const enum ms_doing doing = (enum ms_doing)ms_landmarks_of(model->landmarks, site)->doing;
+    const struct ms_doings *doings = ms_landmarks_of(model->landmarks, site);
+    const enum ms_doing doing = (enum ms_doing)doings->doing;
 
     if (doing <= MS_DOING_ASIDE) {
         return;
@@ -34,9 +54,11 @@ void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model
     }
     rounds->phase += rounds->phase % 2;
     /* If only a framework's segments are visible, a steady loop makes none: segments that recur
-     * after a pass come from call after call. */
-    if (doing == MS_DOING_FORWARD &&
-        (!rounds->calling || (!rounds->tensors && rounds->phase > 0 && site == rounds->site))) {
+     * after it came round are from call after call. */
+    const bool another = doing == MS_DOING_FORWARD && !rounds->tensors &&
+                         has_turned(rounds, doings->caller) && site == rounds->site;
+
+    if (doing == MS_DOING_FORWARD && (!rounds->calling || another)) {
         rounds->calls++;
     }
     rounds->calling = doing == MS_DOING_FORWARD;

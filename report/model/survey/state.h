@@ -9,14 +9,19 @@
 #include "report/model/model.h"
 #include "report/model/survey.h"
 
+#define MS_ROUND_CALLERS 4
+
 /* The position of the records in the run's rounds, over all devices. */
 struct ms_rounds {
     uint32_t phase; /* as in steps.h */
     uint32_t calls; /* of a model, so far */
     bool calling;
-    bool tensors;           /* tensors are reported; else only a framework's segments for them
-                               are */
-    uint32_t site;          /* of the last request */
+    bool tensors;  /* tensors are reported; else only a framework's segments for them
+                      are */
+    bool turned;   /* without tensors: a loop around models' calls came round, once */
+    uint32_t site; /* of the last request */
+    uint32_t callers[MS_ROUND_CALLERS]; /* without tensors: of the last models called, the latest
+                                           first (struct ms_doings) */
     uint32_t backward_site; /* the Python site that called autograd last; 0: none seen */
 };
 

@@ -30,6 +30,8 @@ static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
     ms_trace_define(ctx, kind, payload, bytes);
 }
 
+static bool unseen; /* MEMSHIM_TORCH=off: blocks are PyTorch's segments */
+
 /* On a worker of autograd, with a native stack alone. */
 #define NATIVE_GRADIENT 60u
 
@@ -48,14 +50,31 @@ static void define_native(void)
     define(trace, MS_DEFINE_SITE, &site, sizeof(site));
 }
 
-static void begin(void)
+static void begin_trace(void)
 {
     const struct ms_event cap = {.kind = MS_EVENT_CAP, .bytes = 4 * GIB, .aux = 4 * GIB};
 
-    trace = synthetic_open(synthetic_folder());
     loop_define(define, trace);
     define_native();
     ms_trace_emit(trace, &cap);
+}
+
+static void begin(void)
+{
+    trace = synthetic_open(synthetic_folder());
+    begin_trace();
+}
+
+static void begin_unseen(void)
+{
+    struct ms_trace_config config = synthetic_config(synthetic_folder());
+    char note[256] = "";
+
+    config.process.torch_mode = "off";
+    trace = ms_trace_open(&config, note, sizeof(note));
+    cr_assert_not_null(trace, "%s", note);
+    unseen = true;
+    begin_trace();
 }
 
 static void end(void)
@@ -70,7 +89,7 @@ TestSuite(leaks, .init = begin, .fini = end);
 
 static uint64_t born(enum loop_site site, uint64_t bytes)
 {
-    const struct ms_event event = {.kind = MS_EVENT_TENSOR_ALLOC,
+    const struct ms_event event = {.kind = unseen ? MS_EVENT_BLOCK_ALLOC : MS_EVENT_TENSOR_ALLOC,
                                    .id = next_id,
                                    .addr = next_id * GIB,
                                    .bytes = bytes,
@@ -128,6 +147,7 @@ static void dies_at(uint32_t site, uint64_t short_bytes)
     state.live_bytes = state.charged_bytes - hole_bytes;
     state.context_bytes = state.driver_free_bytes = 0;
     state.refused_bytes = requested_bytes;
+    state.pinned_by = unseen ? MS_PINNED_BY_TORCH_OFF : state.pinned_by;
     state.site = site;
     ms_trace_oom(trace, 0, &state);
     ends(1);
@@ -696,4 +716,65 @@ Test(leaks, that_are_negligible_are_not_told)
     cr_expect_eq(judgement.beside[0], '\0');
     cr_assert_eq(growth->leak_count, 1);
     cr_expect(growth->leaks[0].negligible);
+}
+
+/* ---- of segments alone ---- */
+
+TestSuite(leaks_unseen, .init = begin_unseen, .fini = end);
+
+/* Two lines call models in turn: so a loop turned, and a steady one needs no more segments. */
+Test(leaks_unseen, segments_that_a_loop_asks_for_again_are_likely)
+{
+    for (int turn = 0; turn < 3; turn++) {
+        born(LOOP_TEACHER, 2 * MIB);
+        born(LOOP_FORWARD, KEPT);
+    }
+    for (int more = 0; more < 12; more++) {
+        born(LOOP_FORWARD, KEPT);
+    }
+    hole_bytes = KEPT;
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_assert_geq(growth->leak_count, 1);
+    cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
+}
+
+/* One call of a model with many layers does the same as a loop that keeps their results. */
+Test(leaks_unseen, segments_of_one_call_may_be_growth_or_not)
+{
+    for (int layer = 0; layer < 20; layer++) {
+        born(LOOP_FORWARD, KEPT);
+    }
+    hole_bytes = KEPT;
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_FRAGMENTATION);
+    cr_expect_eq(growth->leak_count, 0);
+    expect_said("  also   1.95 GiB are in 20 segments that were asked for one by one");
+}
+
+Test(leaks_unseen, segments_of_many_lines_are_none)
+{
+    born(LOOP_INPUT, 3 * KEPT);
+    born(LOOP_TEACHER, 3 * KEPT);
+    born(LOOP_EVALUATION, 3 * KEPT);
+    for (int layer = 0; layer < 7; layer++) {
+        born(LOOP_FORWARD, KEPT);
+    }
+    hole_bytes = KEPT;
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_FRAGMENTATION);
+    cr_expect_eq(judgement.repeated_segments, 0);
+}
+
+/* A cache that falls to pieces grows, too: then most of what grew lies in holes. */
+Test(leaks_unseen, segments_with_more_in_holes_than_grew_are_fragmentation)
+{
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        born(LOOP_EVALUATION, KEPT);
+    }
+    hole_bytes = 2 * GIB;
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_SEEN);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_FRAGMENTATION);
 }
