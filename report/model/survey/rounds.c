@@ -11,6 +11,7 @@
 #define MOST_LET_GO 8u /* a part in so many of kept memory */
 #define FEWEST_CALLS \
     8u /* calls without a backward pass between them: one step may call this often */
+#define FEWEST_PASSES 4u /* without tensors */
 
 /* ---- as it happens ---- */
 
@@ -219,6 +220,19 @@ static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t
             : 0;
 }
 
+/* Without tensors: a framework's cache grows in the first passes, too, until it is as large as it
+ * stays. */
+static bool is_of_cache_by_pass(const struct ms_rounds *now, size_t rounds)
+{
+    return !now->tensors && rounds < FEWEST_PASSES;
+}
+
+/* Without tensors: as many segments as shared a call are those of one more pass like the first. */
+static bool is_of_cache_by_call(const struct ms_rounds *now, size_t segments, size_t rounds)
+{
+    return !now->tensors && rounds <= segments - rounds;
+}
+
 static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t count,
                   struct ms_kept_round *rounds, uint64_t time_ns)
 {
@@ -230,13 +244,15 @@ static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t co
     if (sampler->sites[kept->site].let_go_bytes > sum_of(rounds, used) / MOST_LET_GO) {
         return;
     }
-    if (ms_growth_of_rounds(rounds, used, now, &first, &degree)) {
+    if (ms_growth_of_rounds(rounds, used, now, &first, &degree) &&
+        !is_of_cache_by_pass(sampler->rounds, used - first)) {
         take_row(sampler, kept, count, rounds + first, used - first, false, degree, time_ns);
         return;
     }
     used = sum_up(kept, count, true, now, rounds);
     if (ms_growth_of_rounds(rounds, used, sampler->rounds->calls, &first, &degree) &&
-        used - first >= FEWEST_CALLS) {
+        used - first >= FEWEST_CALLS &&
+        !is_of_cache_by_call(sampler->rounds, count, used - first)) {
         take_row(sampler, kept, count, rounds + first, used - first, true, MS_GROWTH_LIKELY,
                  time_ns);
     }

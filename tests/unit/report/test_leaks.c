@@ -778,3 +778,54 @@ Test(leaks_unseen, segments_with_more_in_holes_than_grew_are_fragmentation)
     cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_SEEN);
     cr_expect_eq(judgement.verdict, MS_VERDICT_FRAGMENTATION);
 }
+
+/* PyTorch's cache takes some steps to be as large as it stays: the optimizer's state takes what the
+ * first one had, and the second asks anew. */
+static void warm_up(int passes)
+{
+    for (int pass = 0; pass < passes; pass++) {
+        born(LOOP_INPUT, MIB);
+        for (int layer = 0; layer < 12; layer++) {
+            born(LOOP_FORWARD, 16 * MIB);
+        }
+        born(LOOP_GRADIENT, 16 * MIB);
+    }
+}
+
+Test(leaks_unseen, segments_of_the_first_passes_are_none)
+{
+    warm_up(3);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+Test(leaks_unseen, segments_of_pass_after_pass_are_likely)
+{
+    warm_up(5);
+    dies_at(LOOP_INPUT, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+}
+
+/* A second pass asks for as much as the first, in as many pieces. */
+Test(leaks_unseen, segments_of_a_second_pass_like_the_first_are_none)
+{
+    warm_up(1);
+    died(born(LOOP_STATE, MIB), MIB);
+    for (int layer = 0; layer < 12; layer++) {
+        born(LOOP_FORWARD, 16 * MIB);
+    }
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+Test(leaks_unseen, segments_of_many_more_calls_than_a_pass_has_are_likely)
+{
+    warm_up(1);
+    for (int call = 0; call < 30; call++) {
+        born(LOOP_FORWARD, 16 * MIB);
+    }
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+}
