@@ -336,22 +336,6 @@ static void add_row(struct ms_leak *leak, const struct ms_growing_site *row)
     }
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-/* Whether both belong to the same line, as shown to a person. */
-static bool at_one_line(const struct ms_model *model, uint32_t a, uint32_t b)
-{
-    const struct ms_frame *one = ms_site_frame(model, a), *other = ms_site_frame(model, b);
-
-    return a == b ||
-           (one && other && one->line == other->line && same_text(one->file, other->file) &&
-            same_text(one->function, other->function) &&
-            same_text(ms_site_thread(model, a), ms_site_thread(model, b)));
-}
-
 /* The line that asked for most of it: a model has one stack to it for each of its layers. */
 static void find_largest(const struct joining *joining, const uint16_t *own, size_t count,
                          struct ms_leak *leak)
@@ -364,7 +348,7 @@ static void find_largest(const struct joining *joining, const uint16_t *own, siz
         for (size_t k = 0; k < count; k++) {
             const struct ms_growing_site *each = &joining->rows[own[k]];
 
-            if (at_one_line(joining->model, row->site, each->site)) {
+            if (ms_site_at_one_line(joining->model, row->site, each->site)) {
                 bytes += each->grown_bytes;
                 per_round += each->round == row->round ? each->bytes_per_round : 0;
             }

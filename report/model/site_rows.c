@@ -325,6 +325,21 @@ void ms_site_add_user(const struct ms_model *model, uint32_t site, struct ms_buf
     }
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool ms_site_at_one_line(const struct ms_model *model, uint32_t a, uint32_t b)
+{
+    const struct ms_frame *one = ms_site_frame(model, a), *other = ms_site_frame(model, b);
+
+    return a == b ||
+           (one && other && one->line == other->line && same_text(one->file, other->file) &&
+            same_text(one->function, other->function) &&
+            same_text(ms_site_thread(model, a), ms_site_thread(model, b)));
+}
+
 double ms_square_root(double value)
 {
     double root = value > 1 ? value : 1;

@@ -101,6 +101,9 @@ void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buf
  * it. */
 void ms_site_add_user(const struct ms_model *model, uint32_t site, struct ms_buffer *out);
 
+/* Whether both belong to the same line, as shown to a person. */
+bool ms_site_at_one_line(const struct ms_model *model, uint32_t a, uint32_t b);
+
 /* The square root. The C library's would make the traced process load another library. */
 double ms_square_root(double value);
 

@@ -358,8 +358,28 @@ bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *
     return state->source == MS_OOM_TORCH && strcmp(model->header.torch_mode, "off") == 0;
 }
 
-/* Finds the site whose segments, asked for one by one, have most of the live bytes; nothing if
- * that is less than lies in holes, or less than was short. */
+/* All of the live segments that the row's line asked for. */
+static void sum_segments(const struct ms_model *model, const struct ms_buffer *rows,
+                         const struct ms_site_row *line, struct ms_repeated *sum)
+{
+    uint64_t first_ns = UINT64_MAX, last_ns = 0;
+
+    *sum = (struct ms_repeated){.site = line->site};
+    for (size_t i = 0; i < ms_site_row_count(rows); i++) {
+        const struct ms_site_row *row = ms_site_row_at(rows, i);
+
+        if (row->sums.live_bytes > 0 && ms_site_at_one_line(model, row->site, line->site)) {
+            sum->segments += row->sums.allocations - row->sums.frees;
+            sum->bytes += row->sums.live_bytes;
+            first_ns = row->sums.first_ns < first_ns ? row->sums.first_ns : first_ns;
+            last_ns = row->sums.last_ns > last_ns ? row->sums.last_ns : last_ns;
+        }
+    }
+    sum->over_ns = last_ns > first_ns ? last_ns - first_ns : 0;
+}
+
+/* Finds the line whose segments, asked for one by one, have most of the live bytes; none if that
+ * is less than lies in holes, or less than was short. */
 static void find_repeated(const struct ms_model *model, const struct ms_model_oom *oom,
                           struct ms_judgement *judgement)
 {
@@ -367,17 +387,15 @@ static void find_repeated(const struct ms_model *model, const struct ms_model_oo
     struct ms_buffer rows = {0};
 
     ms_site_rows(model, (int)oom->device, &rows);
-    for (size_t i = 0; i < ms_site_row_count(&rows); i++) {
-        const struct ms_site_row *row = ms_site_row_at(&rows, i);
-        const uint64_t bytes = row->sums.live_bytes;
+    for (size_t i = 0;
+         i < ms_site_row_count(&rows) && i < MOST_HOLDINGS && judgement->repeated.segments == 0;
+         i++) {
+        struct ms_repeated sum;
 
-        if (bytes > state->live_bytes / 2 && bytes >= judgement->short_bytes &&
-            bytes > taken_otherwise(judgement, state) &&
-            row->sums.allocations >= row->sums.frees + MS_GROWTH_FEWEST) {
-            judgement->repeated_segments = row->sums.allocations - row->sums.frees;
-            judgement->repeated_bytes = bytes;
-            judgement->repeated_ns = row->sums.last_ns - row->sums.first_ns;
-            judgement->repeated_site = row->site;
+        sum_segments(model, &rows, ms_site_row_at(&rows, i), &sum);
+        if (sum.segments >= MS_GROWTH_FEWEST && sum.bytes > state->live_bytes / 2 &&
+            sum.bytes >= judgement->short_bytes && sum.bytes > taken_otherwise(judgement, state)) {
+            judgement->repeated = sum;
         }
     }
     ms_buffer_free(&rows);
@@ -426,11 +444,11 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
             judgement->leak = NULL;
             return;
         }
-        judgement->repeated_segments = 0;
+        judgement->repeated.segments = 0;
         say_growth(model, judgement->leak, judgement->beside, sizeof(judgement->beside));
         return;
     }
-    judgement->repeated_segments = 0;
+    judgement->repeated.segments = 0;
     judgement->verdict = MS_VERDICT_GROWTH;
     judgement->fitting_factor = judgement->most_factor = 0;
     judgement->past_steps = 0;

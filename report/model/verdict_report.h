@@ -16,6 +16,14 @@ struct ms_held_line {
     uint8_t kind; /* enum ms_kind: of the largest of them */
 };
 
+/* MEMSHIM_TORCH=off: the line that asked for most of the live bytes, in so many segments. It may be
+ * growth, or one call that needs them all. */
+struct ms_repeated {
+    uint64_t segments, bytes;
+    uint64_t over_ns; /* from the first to the last */
+    uint32_t site;    /* one of the line's */
+};
+
 struct ms_judgement {
     enum ms_verdict verdict;
     uint64_t short_bytes;
@@ -35,11 +43,7 @@ struct ms_judgement {
     /* This step needs half as much again as any before it, or more: past_steps of them, their most
      * live bytes, and what this one needs at least. past_steps is 0 otherwise, and with growth. */
     uint64_t past_steps, past_most_bytes, needed_bytes;
-    /* MEMSHIM_TORCH=off, and no growth is known: the call site that asked for most of the live
-     * bytes, in so many segments. It may be growth, or one call that needs them all.
-     * repeated_segments is 0 otherwise. */
-    uint64_t repeated_segments, repeated_bytes, repeated_ns;
-    uint32_t repeated_site;
+    struct ms_repeated repeated; /* segments is 0 if growth is known, or if tensors are */
 };
 
 /* Growth is reported only for an out-of-memory of the device without recovery. It is the reason if

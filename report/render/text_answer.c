@@ -242,6 +242,11 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
     case MS_VERDICT_NOT_DEVICE:
         return "look at the host: its free memory, ulimit -v and -l, the limits of a container";
     case MS_VERDICT_GROWTH:
+        if (ms_tensors_unseen(model, &oom->record.state)) {
+            return "run without MEMSHIM_TORCH=off to be told which line keeps it: the one above "
+                   "only asked for the segments. Until then look for lists, metrics or caches of "
+                   "tensors, and for a state that goes on from step to step";
+        }
         if (judgement->leak->all.kind == MS_KIND_GRAPHS) {
             return "capture fewer CUDA graphs, for fewer shapes, or let them share a pool "
                    "(torch.cuda.graph(..., pool=)): each keeps what was allocated under its "
@@ -286,18 +291,18 @@ static void add_unseen(const struct ms_model *model, const struct ms_oom_state *
 }
 
 /* A loop that keeps its results, and one call that needs them all, ask for the same segments. */
-static void add_repeated(const struct ms_model *model, const struct ms_judgement *judgement,
+static void add_repeated(const struct ms_model *model, const struct ms_repeated *repeated,
                          struct ms_buffer *out)
 {
-    if (judgement->repeated_segments > 0) {
-        ms_buffer_format(
-            out, "  also   %s are in %s segments that were asked for one by one, over %s, at ",
-            MS_BYTES(judgement->repeated_bytes), MS_COUNT(judgement->repeated_segments),
-            MS_DURATION(judgement->repeated_ns));
-        ms_site_add_line(model, judgement->repeated_site, out);
-        ms_buffer_add(out, ".\n         It may be growth, or one call that needs them all: without "
-                           "tensors this is not known\n");
+    if (repeated->segments == 0) {
+        return;
     }
+    ms_buffer_format(
+        out, "  also   %s are in %s segments that were asked for one by one, over %s, at ",
+        MS_BYTES(repeated->bytes), MS_COUNT(repeated->segments), MS_DURATION(repeated->over_ns));
+    ms_site_add_line(model, repeated->site, out);
+    ms_buffer_add(out, ".\n         It may be growth, or one call that needs them all: without "
+                       "tensors this is not known\n");
 }
 
 /* The shortage is that of one request: how much more the step would have asked for is unknown. */
@@ -432,7 +437,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
                              : "the holes are more than that");
         ms_text_add_leak(out, model, judgement.leak);
     }
-    add_repeated(model, &judgement, out);
+    add_repeated(model, &judgement.repeated, out);
     if (judgement.past_steps > 0) {
         ms_buffer_format(out,
                          "  until  this step at most %s were live, over %s steps; this one needs "
