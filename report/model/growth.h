@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/base/clock.h"
 #include "report/symbols/stacks.h"
 
 #define MS_GROWTH_SAMPLES 512u /* the most steps at which live bytes are taken */
@@ -17,6 +18,8 @@
 #define MS_GROWING_SITES  50u
 #define MS_LEAKS          3u
 #define MS_LEAK_CALLERS   3u
+/* The shortest run whose growth is told over time: one that is still starting up grows as well. */
+#define MS_GROWTH_TIME_NS (600 * MS_NS_PER_S)
 
 enum ms_growth_degree {
     MS_GROWTH_LIKELY, /* two rounds or more left something, or all of a few samples rise */

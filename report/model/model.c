@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "report/replay/recording.h"
 
@@ -25,6 +26,16 @@ void ms_model_warn(struct ms_model *model, const char *format, ...)
 const struct ms_series *ms_model_series(const struct ms_model_device *device)
 {
     return &device->series->copy[device->series->current & 1];
+}
+
+bool ms_model_hides_tensors(const struct ms_model *model)
+{
+    bool reported = false;
+
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        reported |= model->devices[i].sums.tensor_allocations > 0;
+    }
+    return !reported && strcmp(model->header.torch_mode, "off") == 0;
 }
 
 void ms_model_delete(struct ms_model *model)

@@ -116,6 +116,9 @@ void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
 /* Of a model from ms_model_new (reading/read_model.h). */
 void ms_model_delete(struct ms_model *model);
 
+/* Whether PyTorch's tensors are hidden (MEMSHIM_TORCH=off): its live blocks are then segments. */
+bool ms_model_hides_tensors(const struct ms_model *model);
+
 /* Adds a line to `warnings`. */
 void ms_model_warn(struct ms_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

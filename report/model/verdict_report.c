@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "report/model/leaks.h"
 #include "report/model/ledger.h"
@@ -23,9 +22,6 @@
 #define FEWEST_STEPS_BEFORE 3u /* to compare a step with them */
 
 #define MOST_HOLDINGS 100 /* holdings, before lines are joined */
-
-/* If no steps are known, a program that is still starting up grows as well. */
-#define FEWEST_NS_BY_TIME (600 * MS_NS_PER_S)
 
 /* ---- holders ---- */
 
@@ -355,7 +351,7 @@ static bool is_the_reason(const struct ms_model *model, const struct ms_judgemen
 
 bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state)
 {
-    return state->source == MS_OOM_TORCH && strcmp(model->header.torch_mode, "off") == 0;
+    return state->source == MS_OOM_TORCH && ms_model_hides_tensors(model);
 }
 
 /* All of the live segments that the row's line asked for. */
@@ -434,7 +430,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
         find_repeated(model, at, judgement);
     }
     if (!growth || at->recovered || at->record.state.source == MS_OOM_HOST ||
-        (growth->leaks[0].all.round == MS_ROUND_TIME && at->time_ns < FEWEST_NS_BY_TIME)) {
+        (growth->leaks[0].all.round == MS_ROUND_TIME && at->time_ns < MS_GROWTH_TIME_NS)) {
         return;
     }
     judgement->leak = &growth->leaks[0];

@@ -51,7 +51,7 @@ struct ms_judgement {
  * larger than the growth. Otherwise it is mentioned beside the reason. */
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement);
 
-/* Whether PyTorch's tensors are hidden (MEMSHIM_TORCH=off): live blocks are then its segments. */
+/* Whether PyTorch ran out of memory, with its tensors hidden. */
 bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state);
 
 /* The index of ms_model_fatal_oom; SIZE_MAX: there is none. */

@@ -63,13 +63,22 @@ static void take_time(const struct ms_model *model, struct ms_growth_clock *cloc
     }
 }
 
+/* Whether the steps that were found are no clock. If only a framework's segments are visible, the
+ * steps end with the segments that the first ones ask for, and the run goes on. */
+static bool are_of_first_segments(const struct ms_model *model)
+{
+    return ms_model_hides_tensors(model) && model->recurrence.count < MS_GROWTH_FEWEST &&
+           model->duration_ns >= MS_GROWTH_TIME_NS;
+}
+
 void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth)
 {
     struct ms_growth_clock *clock = &growth->clock;
 
     if (model->steps.count > 0) {
         take_recorded(&model->steps, clock);
-    } else if (model->recurrence.known && model->recurrence.count > 0) {
+    } else if (model->recurrence.known && model->recurrence.count > 0 &&
+               !are_of_first_segments(model)) {
         take_found(&model->recurrence, clock);
     } else {
         take_time(model, clock);

@@ -56,7 +56,7 @@ void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model
     rounds->phase += rounds->phase % 2;
     /* If only a framework's segments are visible, a steady loop makes none: segments that recur
      * after it came round are from call after call. */
-    const bool another = doing == MS_DOING_FORWARD && !rounds->tensors &&
+    const bool another = doing == MS_DOING_FORWARD && rounds->hides_tensors &&
                          has_turned(rounds, doings->caller) && site == rounds->site;
 
     if (doing == MS_DOING_FORWARD && (!rounds->calling || another)) {
@@ -224,13 +224,13 @@ static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t
  * stays. */
 static bool is_of_cache_by_pass(const struct ms_rounds *now, size_t rounds)
 {
-    return !now->tensors && rounds < FEWEST_PASSES;
+    return now->hides_tensors && rounds < FEWEST_PASSES;
 }
 
 /* Without tensors: as many segments as shared a call are those of one more pass like the first. */
 static bool is_of_cache_by_call(const struct ms_rounds *now, size_t segments, size_t rounds)
 {
-    return !now->tensors && rounds <= segments - rounds;
+    return now->hides_tensors && rounds <= segments - rounds;
 }
 
 static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t count,

@@ -16,10 +16,9 @@ struct ms_rounds {
     uint32_t phase; /* as in steps.h */
     uint32_t calls; /* of a model, so far */
     bool calling;
-    bool tensors;  /* tensors are reported; else only a framework's segments for them
-                      are */
-    bool turned;   /* without tensors: a loop around models' calls came round, once */
-    uint32_t site; /* of the last request */
+    bool hides_tensors; /* only PyTorch's segments for them are reported */
+    bool turned;        /* without tensors: a loop around models' calls came round, once */
+    uint32_t site;      /* of the last request */
     uint32_t callers[MS_ROUND_CALLERS]; /* without tensors: of the last models called, the latest
                                            first (struct ms_doings) */
     uint32_t backward_site; /* the Python site that called autograd last; 0: none seen */

@@ -338,7 +338,7 @@ static bool begin_devices(struct pass *pass, enum ms_survey_depth depth)
         }
         to->used = true;
         pass->samplers[i].rounds = &pass->rounds;
-        pass->rounds.tensors |= pass->model->devices[i].sums.tensor_allocations > 0;
+        pass->rounds.hides_tensors = ms_model_hides_tensors(pass->model);
         ms_survey_set_clock(pass->model, &to->growth);
         if (depth == MS_SURVEY_PREDICTING) {
             ms_sampler_choose_turns(&pass->samplers[i]);

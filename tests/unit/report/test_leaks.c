@@ -9,6 +9,7 @@
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
+#include "report/model/survey/state.h"
 #include "report/model/survey/take.h"
 #include "report/model/verdict_report.h"
 #include "report/render/answer.h"
@@ -30,7 +31,7 @@ static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
     ms_trace_define(ctx, kind, payload, bytes);
 }
 
-static bool unseen; /* MEMSHIM_TORCH=off: blocks are PyTorch's segments */
+static bool unseen; /* nothing is born in blocks */
 
 /* On a worker of autograd, with a native stack alone. */
 #define NATIVE_GRADIENT 60u
@@ -65,16 +66,28 @@ static void begin(void)
     begin_trace();
 }
 
-static void begin_unseen(void)
+static void begin_blocks(const char *torch_mode)
 {
     struct ms_trace_config config = synthetic_config(synthetic_folder());
     char note[256] = "";
 
-    config.process.torch_mode = "off";
+    config.process.torch_mode = torch_mode;
     trace = ms_trace_open(&config, note, sizeof(note));
     cr_assert_not_null(trace, "%s", note);
     unseen = true;
     begin_trace();
+}
+
+/* Blocks are PyTorch's segments. */
+static void begin_unseen(void)
+{
+    begin_blocks("off");
+}
+
+/* Blocks are its tensors. */
+static void begin_tensor_mode(void)
+{
+    begin_blocks("tensor");
 }
 
 static void end(void)
@@ -829,4 +842,54 @@ Test(leaks_unseen, segments_of_many_more_calls_than_a_pass_has_are_likely)
     }
     dies_at(LOOP_FORWARD, MIB);
     cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+}
+
+/* Steps that end with the first segments are no clock for a run that went on for long. */
+static bool is_told_over_time(uint64_t ran_ns)
+{
+    static struct ms_growth told;
+
+    told = (struct ms_growth){0};
+    model->recurrence.known = true;
+    model->recurrence.count = 2;
+    model->duration_ns = ran_ns;
+    ms_survey_set_clock(model, &told);
+    return told.clock.by_time;
+}
+
+Test(leaks_unseen, steps_of_the_first_segments_are_no_clock_of_a_long_run)
+{
+    warm_up(2);
+    ends(0);
+    cr_expect(is_told_over_time(MS_GROWTH_TIME_NS));
+    cr_expect_not(is_told_over_time(MS_GROWTH_TIME_NS - 1));
+}
+
+Test(leaks, steps_of_tensors_are_the_clock_of_a_long_run)
+{
+    warm_up(2);
+    ends(0);
+    cr_expect_not(is_told_over_time(MS_GROWTH_TIME_NS));
+}
+
+/* ---- of tensors that are blocks ---- */
+
+TestSuite(leaks_tensor_mode, .init = begin_tensor_mode, .fini = end);
+
+Test(leaks_tensor_mode, that_kill_in_the_third_step_are_likely)
+{
+    train_and_keep(2, 1);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("evaluate");
+}
+
+Test(leaks_tensor_mode, a_second_pass_with_many_more_layers_is_none)
+{
+    step(1);
+    for (int layer = 0; layer < 30; layer++) {
+        born(LOOP_FORWARD, 16 * MIB);
+    }
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
 }
