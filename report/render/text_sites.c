@@ -167,7 +167,10 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
         ms_buffer_format(out, "   (found by the order of call sites: %.0f %% of it recurs)",
                          100 * found->confidence);
     } else if (found->known) {
-        ms_buffer_add(out, "   (found by the recurrence of call sites)");
+        ms_buffer_add(out, ms_model_hides_tensors(model)
+                               ? "   (found by the recurrence of call sites; without tensors, "
+                                 "there may have been more)"
+                               : "   (found by the recurrence of call sites)");
     }
     ms_buffer_add(out, "\n");
 }
