@@ -243,9 +243,9 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
         return "look at the host: its free memory, ulimit -v and -l, the limits of a container";
     case MS_VERDICT_GROWTH:
         if (ms_tensors_unseen(model, &oom->record.state)) {
-            return "run without MEMSHIM_TORCH=off to be told which line keeps it: the one above "
-                   "only asked for the segments. Until then look for lists, metrics or caches of "
-                   "tensors, and for a state that goes on from step to step";
+            return "look for what keeps tensors from step to step: a list, a metric, a cache or a "
+                   "state; run without MEMSHIM_TORCH=off to be told its line: the one above only "
+                   "asked for the segments";
         }
         if (judgement->leak->all.kind == MS_KIND_GRAPHS) {
             return "capture fewer CUDA graphs, for fewer shapes, or let them share a pool "
