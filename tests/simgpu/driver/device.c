@@ -185,6 +185,23 @@ void sim_arena_free(struct sim_device *device, char *address, uint64_t occupied_
     }
 }
 
+CUresult sim_arena_reserve(struct sim_device *device, uint64_t bytes, char **address)
+{
+    uint64_t offset;
+    if (!sim_extents_take(&device->arena_free, bytes, 1, &offset)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *address = device->arena + offset;
+    return CUDA_SUCCESS;
+}
+
+void sim_arena_unreserve(struct sim_device *device, char *address, uint64_t bytes)
+{
+    uint64_t offset = (uint64_t)(address - device->arena);
+    sim_backing_discard(&device->backing, offset, bytes);
+    sim_extents_give(&device->arena_free, offset, bytes, NULL, NULL);
+}
+
 uint64_t simgpu_used_bytes(int device)
 {
     sim_lock();

@@ -35,7 +35,6 @@ struct sim_device {
     unsigned primary_flags;
     struct CUmemPoolHandle_st *default_pool, *current_pool; /* made at their first use */
     struct CUmemPoolHandle_st *graph_pool;
-    uint64_t graph_peak_used, graph_peak_reserved;
 };
 
 extern struct sim_device sim_devices[SIM_MAX_DEVICES];
@@ -60,6 +59,10 @@ int sim_attribute(const struct sim_device *device, CUdevice_attribute number);
 CUresult sim_arena_alloc(struct sim_device *device, uint64_t bytes, char **address,
                          uint64_t *occupied_bytes);
 void sim_arena_free(struct sim_device *device, char *address, uint64_t occupied_bytes);
+
+/* Addresses alone, in whole granules: memory that comes to them is charged by the caller. */
+CUresult sim_arena_reserve(struct sim_device *device, uint64_t bytes, char **address);
+void sim_arena_unreserve(struct sim_device *device, char *address, uint64_t bytes);
 
 /* Frees the host memory behind [offset, offset + bytes) of the file. */
 void sim_backing_discard(const struct sim_backing *backing, uint64_t offset, uint64_t bytes);

@@ -109,7 +109,9 @@ void sim_condition_release(struct sim_condition *condition);
 bool sim_graph_copy_users(CUgraph to, CUgraph from);
 void sim_graph_release_users(CUgraph graph);
 
-/* ---- memory of graphs: a range lives while some node that allocates it does ---------------------
+/* ---- memory of graphs: a range lives while some node that allocates it does. At first it is an
+ * address alone ("CUDA assigns virtual addresses for the graph allocation at node creation time",
+ * CUDA programming guide, graph memory nodes); an upload or a launch gives it memory. -------------
  */
 
 CUresult sim_graph_memory_new(struct sim_device *device, size_t bytes, struct sim_range **result);

@@ -9,6 +9,7 @@
 #include "graph.h"
 #include "graph_node.h"
 #include "memory.h"
+#include "pool.h"
 #include "stream.h"
 
 #include <stdlib.h>
@@ -196,30 +197,11 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
                                                       : instantiate(phGraphExec, hGraph, flags);
 }
 
-static CUresult instantiate_with(CUgraphExec *result, CUgraph graph,
-                                 CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
+static void destroy(CUgraphExec exec)
 {
-    CUresult status = instantiate(result, graph, parameters->flags);
-    parameters->hErrNode_out = NULL;
-    parameters->result_out =
-        status == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
-    return status;
-}
-
-CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
-{
-    SIM_JUDGE(instantiateParams, CUDA_ERROR_INVALID_VALUE);
-    SIM_ENTER(cuGraphInstantiateWithParams);
-    return instantiate_with(phGraphExec, hGraph, instantiateParams);
-}
-
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                           CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
-{
-    SIM_JUDGE(instantiateParams, CUDA_ERROR_INVALID_VALUE);
-    SIM_ENTER(cuGraphInstantiateWithParams_ptsz);
-    return instantiate_with(phGraphExec, hGraph, instantiateParams);
+    sim_program_release(exec->program);
+    sim_account_uncharge(exec->device->index, sim_settings.graph_bytes);
+    sim_object_free(&sim_graph_execs, exec);
 }
 
 /* "Any executable graph launch [...] still executing [...] are not affected": launches hold the
@@ -230,9 +212,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     if (!is_exec(hGraphExec)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    sim_program_release(hGraphExec->program);
-    sim_account_uncharge(hGraphExec->device->index, sim_settings.graph_bytes);
-    sim_object_free(&sim_graph_execs, hGraphExec);
+    destroy(hGraphExec);
     return CUDA_SUCCESS;
 }
 
@@ -269,6 +249,50 @@ static void mark_launch(CUgraph graph, CUstream stream)
     }
 }
 
+/* How much the graph's allocations on the device need that no upload or launch has given memory. */
+static uint64_t lacking_bytes(CUgraph graph, const struct sim_device *device)
+{
+    uint64_t bytes = 0;
+    for (CUgraphNode node = graph->first; node; node = node->next) {
+        const struct sim_work *work = &node->work;
+        if (work->kind == SIM_WORK_CHILD) {
+            bytes += lacking_bytes(work->graph, device);
+        } else if (work->kind == SIM_WORK_ALLOC && work->memory.range->device == device &&
+                   !work->memory.range->graph_backed) {
+            bytes += work->memory.range->occupied;
+        }
+    }
+    return bytes;
+}
+
+static void back(CUgraph graph)
+{
+    for (CUgraphNode node = graph->first; node; node = node->next) {
+        if (node->work.kind == SIM_WORK_CHILD) {
+            back(node->work.graph);
+        } else if (node->work.kind == SIM_WORK_ALLOC) {
+            sim_pool_back(node->work.memory.range);
+        }
+    }
+}
+
+/* "Physical memory cannot be allocated or mapped during graph instantiation [...] Mapping is done
+ * instead during graph launch. Calling cudaGraphUpload can separate out the cost of allocation from
+ * the launch by performing all mappings for that graph immediately" (CUDA programming guide, graph
+ * memory nodes). */
+static CUresult take_memory(CUgraph graph)
+{
+    for (int i = 0; i < (int)sim_settings.devices; i++) {
+        uint64_t bytes = lacking_bytes(graph, &sim_devices[i]);
+        CUresult status = bytes ? sim_pool_provide(sim_devices[i].graph_pool, bytes) : CUDA_SUCCESS;
+        if (status != CUDA_SUCCESS) {
+            return status;
+        }
+    }
+    back(graph);
+    return CUDA_SUCCESS;
+}
+
 static CUresult launch(CUgraphExec exec, CUstream handle)
 {
     SIM_STREAM(handle, stream);
@@ -281,6 +305,10 @@ static CUresult launch(CUgraphExec exec, CUstream handle)
             return status;
         }
         if (exec->program->needs_marks) {
+            status = take_memory(exec->program->graph);
+            if (status != CUDA_SUCCESS) {
+                return status;
+            }
             mark_launch(exec->program->graph, stream);
         }
     }
@@ -309,6 +337,10 @@ static CUresult upload(CUgraphExec exec, CUstream handle)
     if (stream->capture) {
         return sim_capture_refuse(stream);
     }
+    CUresult status = take_memory(exec->program->graph);
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
     struct sim_work work = {.kind = SIM_WORK_EMPTY};
     return sim_submit(stream, &work, NULL);
 }
@@ -323,6 +355,40 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
     SIM_ENTER(cuGraphUpload_ptsz);
     return upload(hGraphExec, sim_per_thread(hStream));
+}
+
+static CUresult instantiate_with(CUgraphExec *result, CUgraph graph,
+                                 CUDA_GRAPH_INSTANTIATE_PARAMS *parameters, CUstream stream)
+{
+    CUresult status = instantiate(result, graph, parameters->flags);
+    if (status == CUDA_SUCCESS && parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) {
+        status = upload(*result, stream);
+        if (status != CUDA_SUCCESS) {
+            destroy(*result);
+        }
+    }
+    parameters->hErrNode_out = NULL;
+    parameters->result_out =
+        status == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    return status;
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    SIM_JUDGE(instantiateParams, CUDA_ERROR_INVALID_VALUE);
+    SIM_ENTER(cuGraphInstantiateWithParams);
+    return instantiate_with(phGraphExec, hGraph, instantiateParams,
+                            instantiateParams->hUploadStream);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    SIM_JUDGE(instantiateParams, CUDA_ERROR_INVALID_VALUE);
+    SIM_ENTER(cuGraphInstantiateWithParams_ptsz);
+    return instantiate_with(phGraphExec, hGraph, instantiateParams,
+                            sim_per_thread(instantiateParams->hUploadStream));
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */

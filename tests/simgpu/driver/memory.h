@@ -36,6 +36,7 @@ struct sim_range {
     bool freeing;    /* cuMemFree is waiting for the device, or a stream-ordered free was called */
     bool of_library; /* module globals and arrays, which the application cannot free */
     unsigned graph_references; /* number of allocation nodes for it; 0: not of a graph */
+    bool graph_backed;         /* an upload or a launch has given the address memory */
     bool graph_live;           /* a launch has allocated it, and nothing has freed it since */
     CUarray array;             /* the array that lies in it, or NULL */
     unsigned imports;          /* of an IPC handle opened more than once */

@@ -81,6 +81,9 @@ CUmemoryPool sim_pool_graph(struct sim_device *device)
 static CUresult backing_alloc(CUmemoryPool pool, uint64_t bytes, char **address)
 {
     uint64_t occupied;
+    if (pool->is_graph) {
+        return sim_arena_reserve(pool->device, bytes, address);
+    }
     if (pool->device) {
         return sim_arena_alloc(pool->device, bytes, address, &occupied);
     }
@@ -91,11 +94,26 @@ static CUresult backing_alloc(CUmemoryPool pool, uint64_t bytes, char **address)
 
 static void backing_free(CUmemoryPool pool, char *address, uint64_t bytes)
 {
-    if (pool->device) {
+    if (pool->is_graph) {
+        sim_arena_unreserve(pool->device, address, bytes);
+    } else if (pool->device) {
         sim_arena_free(pool->device, address, bytes);
     } else {
         munmap(address, bytes);
     }
+}
+
+static void count_reserved(CUmemoryPool pool, uint64_t bytes)
+{
+    pool->reserved += bytes;
+    pool->reserved_high =
+        pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
+}
+
+static void count_used(CUmemoryPool pool, uint64_t bytes)
+{
+    pool->used += bytes;
+    pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
 }
 
 static CUresult grow(CUmemoryPool pool, uint64_t bytes)
@@ -127,9 +145,9 @@ static CUresult grow(CUmemoryPool pool, uint64_t bytes)
     block->node.key = (uint64_t)address;
     sim_tree_insert(&pool->superblocks, &block->node);
     sim_extents_give(&pool->free, (uint64_t)address, size, NULL, NULL);
-    pool->reserved += size;
-    pool->reserved_high =
-        pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
+    if (!pool->is_graph) {
+        count_reserved(pool, size);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -144,19 +162,31 @@ static bool carve_whole(CUmemoryPool pool, const struct superblock *block)
     return true;
 }
 
+/* The memory of graphs that no address has; none while a stream has yet to free some. */
+static bool give_unmapped(CUmemoryPool pool)
+{
+    if (pool->pending) {
+        return false;
+    }
+    uint64_t surplus = pool->reserved - round_up(pool->used, SIM_GRANULE_BYTES);
+    sim_account_uncharge(pool->device->index, surplus);
+    pool->reserved -= surplus;
+    return surplus != 0;
+}
+
 bool sim_pool_trim(CUmemoryPool pool, uint64_t keep)
 {
-    bool given = false;
+    bool given = pool->is_graph && give_unmapped(pool);
     struct sim_node *node = sim_tree_first(&pool->superblocks);
-    while (node && pool->reserved > keep) {
+    while (node && (pool->is_graph || pool->reserved > keep)) {
         struct superblock *block = SIM_OWNER(node, struct superblock, node);
         node = sim_tree_next(&pool->superblocks, node);
         if (carve_whole(pool, block)) {
             sim_tree_remove(&pool->superblocks, &block->node);
-            pool->reserved -= block->bytes;
+            pool->reserved -= pool->is_graph ? 0 : block->bytes;
+            given = given || !pool->is_graph;
             backing_free(pool, (char *)block->node.key, block->bytes);
             free(block);
-            given = true;
         }
     }
     return given;
@@ -305,17 +335,52 @@ CUresult sim_pool_alloc(CUmemoryPool pool, uint64_t bytes, CUstream stream,
     range->occupied = occupied;
     range->pool = pool;
     pool->live_ranges++;
-    pool->used += occupied;
-    pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
+    if (!pool->is_graph) {
+        count_used(pool, occupied);
+    }
     *result = range;
     return CUDA_SUCCESS;
 }
+
+/* ---- memory behind the addresses of graphs --------------------------------------------------- */
+
+static CUresult provide(CUmemoryPool pool, uint64_t bytes, uint64_t unit)
+{
+    uint64_t unused = pool->reserved - pool->used;
+    uint64_t more = bytes > unused ? round_up(bytes - unused, unit) : 0;
+    CUresult status = more ? sim_account_charge(pool->device->index, more) : CUDA_SUCCESS;
+    if (status == CUDA_SUCCESS) {
+        count_reserved(pool, more);
+    }
+    return status;
+}
+
+CUresult sim_pool_provide(CUmemoryPool pool, uint64_t bytes)
+{
+    CUresult status =
+        provide(pool, bytes, bytes > SUPERBLOCK_BYTES ? SIM_GRANULE_BYTES : SUPERBLOCK_BYTES);
+    if (status == CUDA_ERROR_OUT_OF_MEMORY) {
+        sim_pools_give_back(pool->device);
+        status = provide(pool, bytes, SIM_GRANULE_BYTES);
+    }
+    return status;
+}
+
+void sim_pool_back(struct sim_range *range)
+{
+    if (!range->graph_backed) {
+        range->graph_backed = true;
+        count_used(range->pool, range->occupied);
+    }
+}
+
+/* ---- frees ----------------------------------------------------------------------------------- */
 
 /* The pool no longer counts the range; the caller decides about its bytes. */
 static void forget_range(struct sim_range *range)
 {
     CUmemoryPool pool = range->pool;
-    pool->used -= range->occupied;
+    pool->used -= !pool->is_graph || range->graph_backed ? range->occupied : 0;
     pool->live_ranges--;
     sim_range_delete(range);
 }

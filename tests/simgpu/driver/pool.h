@@ -2,7 +2,12 @@
 /* Memory pools, and memory allocated and freed in stream order. A pool reserves superblocks of its
  * device's arena and hands out parts of them. A freed part may be reused at once by its own stream,
  * and by others as the pool's reuse attributes allow. At a synchronization, whole superblocks above
- * the release threshold go back to the device. All under sim_lock. */
+ * the release threshold go back to the device. All under sim_lock.
+ *
+ * The pool of a device's graphs hands out addresses alone. Memory comes to them with an upload or a
+ * launch: any of the pool's memory to any of its addresses, since a graph's addresses are mapped
+ * ("virtual aliasing: different graphs can map the same physical memory to their unique virtual
+ * addresses", CUDA programming guide, graph memory nodes). */
 #ifndef SIMGPU_POOL_H
 #define SIMGPU_POOL_H
 
@@ -13,6 +18,7 @@
 
 #include <stdbool.h>
 
+struct sim_device;
 struct sim_pending_free;
 
 struct CUmemPoolHandle_st {
@@ -25,7 +31,7 @@ struct CUmemPoolHandle_st {
     struct sim_tree superblocks;                     /* key: address */
     struct sim_pending_free *pending, *last_pending; /* freed, but their stream has not reached the
                                                         free */
-    uint64_t reserved, reserved_high, used, used_high;
+    uint64_t reserved, reserved_high, used, used_high; /* of memory, not of addresses alone */
     uint64_t release_threshold;
     int reuse_follow_event, reuse_opportunistic, reuse_internal;
     uint32_t access_devices; /* bit i: device i may access it, besides its own device */
@@ -36,6 +42,12 @@ struct CUmemPoolHandle_st {
 CUmemoryPool sim_pool_default(struct sim_device *device);
 /* The pool from which graphs of the device allocate. */
 CUmemoryPool sim_pool_graph(struct sim_device *device);
+
+/* Gets the pool of a device's graphs as much memory as `bytes` of its addresses need that have
+ * none. CUDA_ERROR_OUT_OF_MEMORY, and nothing is taken. */
+CUresult sim_pool_provide(CUmemoryPool pool, uint64_t bytes);
+/* Gives an address of a graph its memory, which was provided. */
+void sim_pool_back(struct sim_range *range);
 
 /* Allocates memory for a stream; adds the waits to the stream that its order needs. stream NULL:
  * for a graph. CUDA_ERROR_OUT_OF_MEMORY. */

@@ -328,6 +328,90 @@ Test(capture, memory_that_a_graph_did_not_free_outlives_it)
     cr_assert_eq(simgpu_used_bytes(0), 64 * MIB);
 }
 
+static CUgraphExec that_allocates(CUstream stream, size_t bytes, CUdeviceptr *block, CUgraph *graph)
+{
+    CUgraphExec exec;
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemAllocAsync(block, bytes, stream));
+    OK(cuMemsetD8Async(*block, 3, bytes, stream));
+    OK(cuMemFreeAsync(*block, stream));
+    OK(cuStreamEndCapture(stream, graph));
+    OK(cuGraphInstantiate(&exec, *graph, 0));
+    return exec;
+}
+
+static uint64_t graph_memory(CUgraphMem_attribute attribute)
+{
+    cuuint64_t bytes;
+    OK(cuDeviceGetGraphMemAttribute(0, attribute, &bytes));
+    return bytes;
+}
+
+Test(capture, memory_comes_with_the_first_launch)
+{
+    begin();
+    CUdeviceptr block;
+    CUgraph graph;
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    uint64_t before = simgpu_used_bytes(0);
+    CUgraphExec exec = that_allocates(stream, 40 * MIB, &block, &graph);
+    cr_assert_eq(simgpu_used_bytes(0), before);
+    cr_assert_eq(graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 0);
+    for (int i = 0; i < 2; i++) {
+        OK(cuGraphLaunch(exec, stream));
+        cr_assert_eq(simgpu_used_bytes(0), before + 40 * MIB);
+        cr_assert_eq(graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 40 * MIB);
+        cr_assert_eq(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 40 * MIB);
+    }
+    OK(cuStreamSynchronize(stream));
+    OK(cuDeviceGraphMemTrim(0));
+    cr_assert_eq(simgpu_used_bytes(0), before + 40 * MIB); /* the graph may be launched again */
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    cr_assert_eq(simgpu_used_bytes(0), before + 40 * MIB);
+    cr_assert_eq(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0);
+    OK(cuDeviceGraphMemTrim(0));
+    cr_assert_eq(simgpu_used_bytes(0), before);
+}
+
+Test(capture, memory_comes_with_an_upload)
+{
+    begin();
+    CUdeviceptr block;
+    CUgraph graph;
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    uint64_t before = simgpu_used_bytes(0);
+    CUgraphExec exec = that_allocates(stream, 40 * MIB, &block, &graph);
+    OK(cuGraphUpload(exec, stream));
+    cr_assert_eq(simgpu_used_bytes(0), before + 40 * MIB);
+    OK(cuGraphLaunch(exec, stream));
+    cr_assert_eq(simgpu_used_bytes(0), before + 40 * MIB);
+    CUDA_GRAPH_INSTANTIATE_PARAMS with = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
+                                          .hUploadStream = stream};
+    OK(cuGraphExecDestroy(that_allocates(stream, 20 * MIB, &block, &graph)));
+    cr_assert_eq(simgpu_used_bytes(0), before + 40 * MIB);
+    OK(cuGraphInstantiateWithParams(&exec, graph, &with));
+    cr_assert_eq(with.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
+    cr_assert_eq(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 60 * MIB);
+}
+
+Test(capture, a_launch_takes_all_its_memory_or_none)
+{
+    begin();
+    CUdeviceptr block, graph_block;
+    CUgraph graph;
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUgraphExec exec = that_allocates(stream, 600 * MIB, &graph_block, &graph);
+    OK(cuMemAlloc(&block, 600 * MIB));
+    uint64_t before = simgpu_used_bytes(0);
+    REFUSED(cuGraphUpload(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    REFUSED(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    cr_assert_eq(simgpu_used_bytes(0), before);
+    OK(cuMemFree(block));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+}
+
 Test(capture, its_state_can_be_read_and_changed)
 {
     begin();
