@@ -394,7 +394,7 @@ static bool ask_and_charge(struct ms_device *device, enum ms_owner owner, uint64
                        ms_budget_charge(&device->budget, owner, bytes));
 }
 
-bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
+static bool fit(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
 {
     bool charged = ms_budget_charge(&device->budget, owner, bytes);
     if (!charged && bytes <= atomic_load(&device->budget.cap_bytes)) {
@@ -410,8 +410,25 @@ bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t by
             charged = ask_and_charge(device, owner, bytes, may_wait);
         }
     }
+    return charged;
+}
+
+bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
+{
+    const bool charged = fit(device, owner, bytes, may_wait);
     if (charged) {
         ms_device_check_thresholds(device);
+    }
+    return charged;
+}
+
+/* Charged for a moment, but never to contexts: nobody has the bytes yet, so that looks like
+ * overhead that there is not (overhead.c). */
+bool ms_device_set_aside(struct ms_device *device, uint64_t bytes)
+{
+    const bool charged = fit(device, MS_OWNER_FORWARDED, bytes, true);
+    if (charged) {
+        ms_budget_earmark_charged(&device->budget, MS_OWNER_FORWARDED, bytes);
     }
     return charged;
 }

@@ -162,6 +162,10 @@ uint64_t ms_device_range_freed(struct ms_device *device, ms_addr_t addr);
 bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait);
 void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t bytes);
 
+/* The same for what the driver may take by itself: earmarks the bytes, until it is known how much
+ * that was (ms_budget_release_earmark). */
+bool ms_device_set_aside(struct ms_device *device, uint64_t bytes);
+
 /* How many bytes in holes could be taken: as many as the host could replace. */
 uint64_t ms_device_takeable_bytes(const struct ms_device *device,
                                   const struct ms_pool_stats *stats);

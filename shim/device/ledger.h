@@ -15,11 +15,13 @@
 
 /* The same value may be a name in two spaces: a CUarray may equal an address. */
 enum ms_space {
-    MS_SPACE_DEVICE, /* device addresses, managed ones included */
-    MS_SPACE_HOST,   /* pinned host addresses */
-    MS_SPACE_HANDLE, /* arrays, mipmapped arrays, graphs, modules: handles of the driver */
-    MS_SPACE_LEAVING /* device addresses that the application has freed while work may still use
-                        them */
+    MS_SPACE_DEVICE,  /* device addresses, managed ones included */
+    MS_SPACE_HOST,    /* pinned host addresses */
+    MS_SPACE_HANDLE,  /* arrays, mipmapped arrays, graphs, modules: handles of the driver */
+    MS_SPACE_LEAVING, /* device addresses that the application has freed while work may still use
+                         them */
+    MS_SPACE_GRAPH    /* instantiated graphs that allocate, until they have their memory; not
+                         charged (graph_memory.h) */
 };
 
 enum ms_grant_kind {

@@ -259,7 +259,7 @@ bool ms_overhead_expect_context(struct ms_device *device, uint64_t *kept_bytes)
     if (bytes == 0) {
         return true;
     }
-    if (!ms_device_charge(device, MS_OWNER_CONTEXT, bytes, true)) {
+    if (!ms_device_set_aside(device, bytes)) {
         char text[24];
         MS_LOG_ONCE(MS_LOG_WARN,
                     "device %d: the cap has no room for another context (%s, as the one before "
@@ -267,7 +267,6 @@ bool ms_overhead_expect_context(struct ms_device *device, uint64_t *kept_bytes)
                     device->ordinal, ms_bytes_text(bytes, text, sizeof text));
         return false;
     }
-    ms_budget_earmark_charged(&device->budget, MS_OWNER_CONTEXT, bytes);
     *kept_bytes = bytes;
     return true;
 }

@@ -2,6 +2,8 @@
 /* Looks up the functions without a row of their own, and converts statuses. */
 #include "shim/driver/driver.h"
 
+#include <stdlib.h>
+
 #include "allocator/base/locks/lock.h"
 
 static struct ms_driver_functions functions;
@@ -33,6 +35,21 @@ const struct ms_driver_functions *ms_driver(void)
         ms_lock_release(MS_LOCK(DRIVER));
     }
     return &functions;
+}
+
+CUgraphNode *ms_driver_graph_nodes(CUgraph graph, size_t *count)
+{
+    const struct ms_driver_functions *driver = ms_driver();
+    *count = 0;
+    if (driver->cuGraphGetNodes(graph, NULL, count) != CUDA_SUCCESS || *count == 0) {
+        return NULL;
+    }
+    CUgraphNode *nodes = calloc(*count, sizeof(CUgraphNode));
+    if (nodes != NULL && driver->cuGraphGetNodes(graph, nodes, count) != CUDA_SUCCESS) {
+        free(nodes);
+        nodes = NULL;
+    }
+    return nodes;
 }
 
 ms_status_t ms_status_from(CUresult result)

@@ -16,6 +16,7 @@
     MS_DRIVER_ROW(cuCtxPushCurrent_v2)                   \
     MS_DRIVER_ROW(cuDeviceCanAccessPeer)                 \
     MS_DRIVER_ROW(cuDeviceGetAttribute)                  \
+    MS_DRIVER_ROW(cuDeviceGetGraphMemAttribute)          \
     MS_DRIVER_ROW(cuDeviceGetName)                       \
     MS_DRIVER_ROW(cuDeviceGetPCIBusId)                   \
     MS_DRIVER_ROW(cuDeviceGetUuid)                       \
@@ -29,6 +30,7 @@
     MS_DRIVER_ROW(cuEventSynchronize)                    \
     MS_DRIVER_ROW(cuGraphChildGraphNodeGetGraph)         \
     MS_DRIVER_ROW(cuGraphGetNodes)                       \
+    MS_DRIVER_ROW(cuGraphMemAllocNodeGetParams)          \
     MS_DRIVER_ROW(cuGraphMemcpyNodeGetParams)            \
     MS_DRIVER_ROW(cuGraphMemsetNodeGetParams)            \
     MS_DRIVER_ROW(cuGraphNodeGetType)                    \
@@ -66,6 +68,9 @@ struct ms_driver_functions {
 /* Looked up at the first call; the same table ever after. The driver must have been found
  * before. */
 const struct ms_driver_functions *ms_driver(void);
+
+/* The graph's nodes, for the caller to free; null if it has none or the driver refuses. */
+CUgraphNode *ms_driver_graph_nodes(CUgraph graph, size_t *count);
 
 /* A driver's result as the pool's status, and a status as the result for the application. */
 ms_status_t ms_status_from(CUresult result);

@@ -4,6 +4,7 @@
  * more. */
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
+#include "shim/device/graph_memory.h"
 #include "shim/device/ledger.h"
 #include "shim/device/overhead.h"
 #include "shim/driver/driver.h"
@@ -249,6 +250,7 @@ static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph)
 {
     if (result == CUDA_SUCCESS) {
         ms_graph_heat_made(*exec, graph);
+        ms_graph_memory_made(*exec, graph);
     }
     return result;
 }
@@ -302,14 +304,30 @@ ms_serve_cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
             *phGraphExec);
 }
 
+typedef CUresult send_graph(CUgraphExec exec, CUstream stream);
+
+static CUresult watched(send_graph *send, CUgraphExec exec, CUstream stream)
+{
+    WATCHED(MS_CHARGE_GRAPH, MS_GATED(send(exec, stream)), NULL);
+}
+
+/* An upload or a first launch, with which the graph's allocations get their memory. */
+static CUresult supplied(send_graph *send, CUgraphExec exec, CUstream stream)
+{
+    const struct ms_graph_room room = ms_graph_memory_expect(exec);
+    const CUresult result = watched(send, exec, stream);
+    ms_graph_memory_came(exec, result, &room);
+    return result;
+}
+
 CUresult ms_serve_cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 {
-    WATCHED(MS_CHARGE_GRAPH, MS_GATED(MS_REAL(cuGraphUpload)(hGraph, hStream)), NULL);
+    return supplied(MS_REAL(cuGraphUpload), hGraph, hStream);
 }
 
 CUresult ms_serve_cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    WATCHED(MS_CHARGE_GRAPH, MS_GATED(MS_REAL(cuGraphUpload_ptsz)(hGraphExec, hStream)), NULL);
+    return supplied(MS_REAL(cuGraphUpload_ptsz), hGraphExec, hStream);
 }
 
 static CUresult destroy_graph(void *graph)
@@ -321,6 +339,7 @@ CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     ms_unseen(hGraphExec); /* another graph may get its address */
     ms_graph_heat_gone(hGraphExec);
+    ms_graph_memory_gone(hGraphExec);
     return destroyed(destroy_graph, hGraphExec);
 }
 
@@ -342,29 +361,27 @@ static bool launched_before(const void *function)
     return ms_seen(function) && !first;
 }
 
-static CUresult launched_graph(CUresult result, const void *exec)
+/* A launch that failed was not the first: the next one takes the memory. */
+static CUresult launch_graph(send_graph *send, CUgraphExec exec, CUstream stream)
 {
+    const bool first = !ms_seen(exec);
+    const CUresult result = first ? supplied(send, exec, stream) : MS_GATED(send(exec, stream));
     if (result == CUDA_SUCCESS && ms_heat_is_on()) {
         ms_graph_heat_launched(exec);
+    } else if (result != CUDA_SUCCESS && first) {
+        ms_unseen(exec);
     }
     return result;
 }
 
 CUresult ms_serve_cuGraphLaunch(CUgraphExec f, CUstream hStream)
 {
-    if (ms_seen(f)) {
-        return launched_graph(MS_GATED(MS_REAL(cuGraphLaunch)(f, hStream)), f);
-    }
-    WATCHED(MS_CHARGE_GRAPH, launched_graph(MS_GATED(MS_REAL(cuGraphLaunch)(f, hStream)), f), NULL);
+    return launch_graph(MS_REAL(cuGraphLaunch), f, hStream);
 }
 
 CUresult ms_serve_cuGraphLaunch_ptsz(CUgraphExec f, CUstream hStream)
 {
-    if (ms_seen(f)) {
-        return launched_graph(MS_GATED(MS_REAL(cuGraphLaunch_ptsz)(f, hStream)), f);
-    }
-    WATCHED(MS_CHARGE_GRAPH, launched_graph(MS_GATED(MS_REAL(cuGraphLaunch_ptsz)(f, hStream)), f),
-            NULL);
+    return launch_graph(MS_REAL(cuGraphLaunch_ptsz), f, hStream);
 }
 
 /* A launch of a known function can run out of memory, too, because local memory grows with the

@@ -169,27 +169,11 @@ static void add_node(struct reading *reading, CUgraphNode node, int level)
     }
 }
 
-/* The graph's nodes, for the caller to free; null if it has none or the driver refuses. */
-static CUgraphNode *nodes_of(CUgraph graph, size_t *count)
-{
-    const struct ms_driver_functions *driver = ms_driver();
-    *count = 0;
-    if (driver->cuGraphGetNodes(graph, NULL, count) != CUDA_SUCCESS || *count == 0) {
-        return NULL;
-    }
-    CUgraphNode *nodes = calloc(*count, sizeof(CUgraphNode));
-    if (nodes != NULL && driver->cuGraphGetNodes(graph, nodes, count) != CUDA_SUCCESS) {
-        free(nodes);
-        nodes = NULL;
-    }
-    return nodes;
-}
-
 /* Adds what a child graph touches. */
 static void add_graph(struct reading *reading, CUgraph graph, int level)
 {
     size_t count;
-    CUgraphNode *nodes = nodes_of(graph, &count);
+    CUgraphNode *nodes = ms_driver_graph_nodes(graph, &count);
     for (size_t i = 0; nodes != NULL && i < count; i++) {
         add_node(reading, nodes[i], level);
     }
@@ -215,7 +199,7 @@ static struct graph *read_graph(CUgraph from)
     if (graph == NULL) {
         return NULL;
     }
-    CUgraphNode *names = nodes_of(from, &graph->node_count);
+    CUgraphNode *names = ms_driver_graph_nodes(from, &graph->node_count);
     graph->nodes = names != NULL ? calloc(graph->node_count, sizeof *graph->nodes) : NULL;
     if (graph->nodes == NULL) {
         free(names);

@@ -124,6 +124,38 @@ class SecondContext(Pressed):
         self.check_second("served", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="512MiB")
 
 
+class Graph(Pressed):
+    """A graph's allocation nodes get memory from the driver with the first launch or upload."""
+
+    def test_what_it_takes_is_charged(self) -> None:
+        for how in ("launch", "upload"):
+            for pool in ("on", "off"):
+                with self.subTest(how, pool=pool):
+                    shutil.rmtree(self.output, ignore_errors=True)
+                    cap = CONTEXT + 256 * MIB
+                    seen = self.press("graph", "120", how, MEMSHIM_LIMIT=cap, MEMSHIM_POOL=pool)
+                    self.check(seen, cap)
+
+    def test_a_launch_beyond_the_cap_leaves_nothing(self) -> None:
+        """The job sees to it: nothing is free then, and nothing more is served."""
+        settings = {**WORLD, "MEMSHIM_LIMIT": CONTEXT + 128 * MIB}
+        self.run_under_shim(program("cap_job"), "graph", "240", "launch", **settings).check()
+
+    def test_room_is_made_for_it(self) -> None:
+        cap = CONTEXT + 128 * MIB
+        seen = self.press(
+            "graph-room", MEMSHIM_LIMIT=cap, MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="512MiB"
+        )
+        self.assertLessEqual(seen["peak_bytes"], cap)
+
+    def test_what_the_driver_gives_back_is_there_for_others(self) -> None:
+        cap = CONTEXT + 128 * MIB
+        self.check(self.press("graph-trimmed", MEMSHIM_LIMIT=cap), cap)
+
+    def test_a_refused_launch_was_not_the_first(self) -> None:
+        self.press("graph-again", SIMGPU_MEMORY="512MiB")
+
+
 class Kept(Pressed):
     """What the driver's own pools keep for nobody is given back before anything is refused, or
     moved to the host."""

@@ -8,8 +8,12 @@
  *                         want the same bytes for blocks
  *   cap_job second-context served|refused   another context, where blocks have all there is
  *   cap_job kept HOW      asks for what is there once a pool of the driver's gives back what it
- * keeps for nobody; HOW: block, ordered, managed or chunk cap_job refuse        allocates to the
- * end, is refused, frees one block, gets it again
+ *                         keeps for nobody; HOW: block, ordered, managed or chunk
+ *   cap_job graph MIB launch|upload   a graph that allocates, beside a block; then what is left
+ *   cap_job graph-room    the same, where blocks have all there is
+ *   cap_job graph-trimmed   a graph's memory is in the way until the program trims it
+ *   cap_job graph-again   the same; the first launch is refused, a later one is not
+ *   cap_job refuse        allocates to the end, is refused, frees one block, gets it again
  *
  * Prints JSON: peak_bytes (the most in use), refusals, total_bytes (what the driver says it has).
  */
@@ -22,7 +26,7 @@
 #include "driver.h"
 #include "say.h"
 
-enum { THREADS = 8, HELD = 24, ROUNDS = 300, POOLS = 1500 };
+enum { THREADS = 8, HELD = 24, ROUNDS = 300, POOLS = 1500, MOST_BLOCKS = 64 };
 
 static struct driver cu;
 static CUcontext context;
@@ -345,6 +349,139 @@ static void kept(const char *how)
     note_peak();
 }
 
+static size_t free_now(void)
+{
+    size_t free_bytes, total;
+    MUST(cu.cuMemGetInfo(&free_bytes, &total));
+    return free_bytes;
+}
+
+/* Blocks of contents that tell which they are. */
+struct blocks {
+    CUdeviceptr at[MOST_BLOCKS];
+    int count;
+};
+
+/* All that the device has, and nothing that the host would have to take. */
+static void take_all(struct blocks *blocks)
+{
+    for (; blocks->count < MOST_BLOCKS && free_now() >= 32 * MIB; blocks->count++) {
+        MUST(cu.cuMemAlloc(&blocks->at[blocks->count], 32 * MIB));
+        MUST(
+            cu.cuMemsetD8(blocks->at[blocks->count], (unsigned char)(blocks->count + 1), 32 * MIB));
+    }
+    note_peak();
+}
+
+static void free_all(struct blocks *blocks)
+{
+    static unsigned char seen[4 * KIB];
+    for (int i = 0; i < blocks->count; i++) {
+        MUST(cu.cuMemcpyDtoH(seen, blocks->at[i] + 4 * MIB, sizeof seen));
+        EXPECT(seen[0] == i + 1 && seen[sizeof seen - 1] == i + 1);
+        MUST(cu.cuMemFree(blocks->at[i]));
+    }
+    blocks->count = 0;
+}
+
+/* A graph that allocates, in pieces of 20 MiB, and frees again. It has no memory yet. */
+static CUgraphExec graph_of(CUstream stream, size_t bytes)
+{
+    enum { MOST = 64 };
+    static CUdeviceptr pieces[MOST];
+    const int count = (int)(bytes / (20 * MIB));
+    CUgraph graph;
+    CUgraphExec exec;
+    const uint64_t before = used_bytes(device);
+    MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    for (int i = 0; i < count; i++) {
+        MUST(cu.cuMemAllocAsync(&pieces[i], 20 * MIB, stream));
+        MUST(cu.cuMemsetD8Async(pieces[i], 1, 20 * MIB, stream));
+    }
+    for (int i = 0; i < count; i++) {
+        MUST(cu.cuMemFreeAsync(pieces[i], stream));
+    }
+    MUST(cu.cuStreamEndCapture(stream, &graph));
+    MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cu.cuGraphDestroy(graph));
+    EXPECT(used_bytes(device) == before);
+    return exec;
+}
+
+/* What the first launch or upload takes is no longer free, and nobody else gets it. */
+static void graph(size_t bytes, bool upload)
+{
+    CUstream stream;
+    CUdeviceptr block;
+    MUST(cu.cuMemAlloc(&block, 32 * MIB));
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = graph_of(stream, bytes);
+    const uint64_t used = used_bytes(device);
+    const size_t free_before = free_now();
+    MUST(upload ? cu.cuGraphUpload(exec, stream) : cu.cuGraphLaunch(exec, stream));
+    const size_t taken = used_bytes(device) - used;
+    EXPECT(taken >= bytes);
+    EXPECT(free_now() == (free_before > taken ? free_before - taken : 0));
+    MUST(cu.cuGraphLaunch(exec, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    EXPECT(used_bytes(device) - used == taken);
+    EXPECT(cu.cuMemAlloc(&block, free_now() + 1) == CUDA_ERROR_OUT_OF_MEMORY);
+    atomic_fetch_add(&refusals, 1);
+    if (free_now() != 0) {
+        MUST(cu.cuMemAlloc(&block, free_now()));
+    }
+    note_peak();
+}
+
+/* What the driver gave back is there for others. */
+static void graph_trimmed(void)
+{
+    CUstream stream;
+    CUdeviceptr block;
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = graph_of(stream, 100 * MIB);
+    MUST(cu.cuGraphLaunch(exec, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    note_peak();
+    MUST(cu.cuGraphExecDestroy(exec));
+    EXPECT(cu.cuMemAlloc(&block, 64 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    atomic_fetch_add(&refusals, 1);
+    MUST(cu.cuDeviceGraphMemTrim(device));
+    MUST(cu.cuMemAlloc(&block, 64 * MIB));
+    note_peak();
+}
+
+static void graph_room(void)
+{
+    CUstream stream;
+    struct blocks blocks = {.count = 0};
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = graph_of(stream, 60 * MIB);
+    take_all(&blocks);
+    MUST(cu.cuGraphLaunch(exec, stream));
+    note_peak();
+    MUST(cu.cuStreamSynchronize(stream));
+    free_all(&blocks);
+}
+
+/* The device itself is full at the first launch. */
+static void graph_again(void)
+{
+    CUstream stream;
+    struct blocks blocks = {.count = 0};
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = graph_of(stream, 60 * MIB);
+    take_all(&blocks);
+    EXPECT(cu.cuGraphLaunch(exec, stream) == CUDA_ERROR_OUT_OF_MEMORY);
+    atomic_fetch_add(&refusals, 1);
+    free_all(&blocks);
+    const size_t free_before = free_now();
+    MUST(cu.cuGraphLaunch(exec, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    EXPECT(free_now() <= free_before - 60 * MIB);
+    note_peak();
+}
+
 int main(int argc, char **argv)
 {
     size_t total = 0, free_bytes;
@@ -363,6 +500,14 @@ int main(int argc, char **argv)
         pools();
     } else if (strcmp(argv[1], "kept") == 0 && argc == 3) {
         kept(argv[2]);
+    } else if (strcmp(argv[1], "graph") == 0 && argc == 4) {
+        graph(strtoull(argv[2], NULL, 10) * MIB, strcmp(argv[3], "upload") == 0);
+    } else if (strcmp(argv[1], "graph-room") == 0) {
+        graph_room();
+    } else if (strcmp(argv[1], "graph-trimmed") == 0) {
+        graph_trimmed();
+    } else if (strcmp(argv[1], "graph-again") == 0) {
+        graph_again();
     } else if (strcmp(argv[1], "second-context") == 0 && argc == 3) {
         second_context(strcmp(argv[2], "served") == 0);
     } else {

@@ -74,7 +74,9 @@
     X(cuStreamEndCapture, 10000)            \
     X(cuGraphInstantiateWithFlags, 11040)   \
     X(cuGraphLaunch, 10000)                 \
+    X(cuGraphUpload, 11010)                 \
     X(cuGraphExecDestroy, 10000)            \
+    X(cuDeviceGraphMemTrim, 11040)          \
     X(cuGraphDestroy, 10000)
 
 struct driver {
