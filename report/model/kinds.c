@@ -287,13 +287,14 @@ static const struct rule {
     {MS_KIND_INPUTS, is_input, "copied to the device outside of modules, again and again"},
     {MS_KIND_ACTIVATIONS, is_under_way,
      "made since a model was called; no backward pass came since"},
-    {MS_KIND_TEMPORARY, is_under_way_briefly, "its like died before the next backward pass"},
+    {MS_KIND_TEMPORARY, is_under_way_briefly,
+     "similar memory was freed before the next backward pass"},
     {MS_KIND_PERSISTENT, is_kept_by_module, "a module asked for it in a call, and it stayed"},
-    {MS_KIND_ACTIVATIONS, is_saved, "made before a backward pass, and it died in that"},
+    {MS_KIND_ACTIVATIONS, is_saved, "made before a backward pass, and freed in it"},
     {MS_KIND_ACTIVATIONS, is_result, "a module made it, and it outlived the backward pass"},
     {MS_KIND_PERSISTENT, is_kept, "it stayed, and no other rule fits"},
-    {MS_KIND_TEMPORARY, is_brief, "it died before the next backward pass, or with its own"},
-    {MS_KIND_TEMPORARY, is_crossing, "it outlived a backward pass, and died soon after"},
+    {MS_KIND_TEMPORARY, is_brief, "it was freed before the next backward pass, or in its own"},
+    {MS_KIND_TEMPORARY, is_crossing, "it outlived a backward pass, and was freed soon after"},
     {MS_KIND_UNKNOWN, is_anything, "no rule fits"},
 };
 
@@ -452,7 +453,8 @@ void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32
                     struct ms_site_kinds *kinds)
 {
     struct evidence evidence;
-    const char *reasons[MS_KIND_COUNT] = {[MS_KIND_UNKNOWN] = "it holds nothing that was followed"};
+    const char *reasons[MS_KIND_COUNT] = {[MS_KIND_UNKNOWN] =
+                                              "its memory has no lifetimes that memshim tracks"};
     bool followed = false;
 
     *kinds = (struct ms_site_kinds){0};

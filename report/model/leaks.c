@@ -494,7 +494,7 @@ void ms_leak_add_pace(const struct ms_leak *leak, struct ms_buffer *out)
     if (ms_leak_is_each_time(leak)) {
         const bool less = leak->bytes_each_time * all->rounds > all->grown_bytes;
 
-        ms_buffer_format(out, "has kept %s%s more each of %s times, %s in all",
+        ms_buffer_format(out, "has kept %s%s more on each of %s occasions, %s in all",
                          less ? "up to " : "", MS_BYTES(leak->bytes_each_time),
                          MS_COUNT(all->rounds), MS_BYTES(all->grown_bytes));
         return;

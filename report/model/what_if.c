@@ -28,16 +28,16 @@ static const char *obstacle_beside(const struct ms_oom_state *state)
     const enum ms_verdict verdict = ms_verdict_rule(&terms);
 
     if (verdict == MS_VERDICT_CAP && terms.torch_refused) {
-        return "PyTorch itself refused, and asked no driver";
+        return "PyTorch refused the request itself, without asking the driver";
     }
     if (verdict == MS_VERDICT_NOT_DEVICE) {
-        return "what was missing is not the device's";
+        return "what was missing is not device memory";
     }
     if (verdict == MS_VERDICT_FRAGMENTATION && state->pinned_by == MS_PINNED_BY_POOL_OFF) {
-        return "the run was without the pool, which a replay goes through";
+        return "the run did not use the pool, which a replay needs";
     }
     if (verdict == MS_VERDICT_FRAGMENTATION && state->pinned_by == MS_PINNED_BY_NO_HOST) {
-        return "a replay has host memory to stand in for holes, which this run did not have";
+        return "a replay uses host memory in place of holes, which this run could not";
     }
     return NULL;
 }
@@ -54,7 +54,7 @@ static const char *obstacle(const struct ms_model *model, const struct ms_model_
     }
     if (oom->record.state.requested_bytes / MOST_DEVICES >
         model->devices[oom->device].sums.now.total_bytes) {
-        return "it asked for more than four such devices have";
+        return "the request was larger than four such devices";
     }
     if (model->events > most_operations / 4) {
         return "the run has too many events to be replayed for a report: memshim replay does it";
@@ -151,10 +151,10 @@ static void try_overhead(struct ms_model *model, uint64_t most_operations,
         found->why = ms_recording_is_part(recording)
                          ? "the run has too many events to be replayed for a report, and its peak "
                            "comes late: memshim replay --min-cap does it"
-                         : "much of what was live at the peak the program mapped itself, or has of "
-                           "another process: no replay places that";
+                         : "the program mapped much of what was live at the peak itself, or opened "
+                           "it from another process, and a replay cannot place that";
     } else if (recording && is_too_little(recording)) {
-        found->why = "too little was live for a ratio: what is found is to 2 MiB";
+        found->why = "too little was live for a ratio: a replay finds the cap to 2 MiB only";
     } else if (!recording || !ms_overhead_search(recording, found)) {
         found->why = "the trace could not be replayed";
     } else if (ms_recording_is_part(recording)) {

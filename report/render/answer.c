@@ -28,7 +28,7 @@ void ms_answer_text(struct ms_buffer *out, const struct ms_model *model)
     } else if (main_device >= 0) {
         ms_text_add_good_answer(out, model, main_device);
     } else {
-        ms_buffer_add(out, "No device was used, as far as the trace tells.\n");
+        ms_buffer_add(out, "The trace shows no use of a device.\n");
     }
     ms_text_add_steps(out, model);
 }

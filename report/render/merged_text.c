@@ -151,8 +151,8 @@ static void add_alike(const struct ms_merged *merged, struct ms_buffer *out)
         return;
     }
     ms_buffer_format(out,
-                     "All processes held about as much: their peaks of charged bytes are within a "
-                     "tenth of the middle one, %s.\n",
+                     "All processes held about the same: their peaks of charged bytes are within a "
+                     "tenth of the median, %s.\n",
                      ms_bytes_text(median_bytes, bytes, sizeof(bytes)));
 }
 

@@ -90,7 +90,7 @@ static void add_enough(struct ms_buffer *out, const struct ms_aggregate *sums)
     const uint64_t total_bytes = sums->now.total_bytes;
     char fraction[MS_UNIT_TEXT_BYTES];
 
-    ms_buffer_format(out, "    a cap of %s~ would have needed none of it",
+    ms_buffer_format(out, "    with a cap of %s~ nothing would have had to move",
                      MS_BYTES(cap_bytes + cap_bytes / 200));
     if (cap_bytes <= total_bytes && total_bytes > 0) {
         ms_buffer_format(out, " (fraction %s)\n",
@@ -107,8 +107,8 @@ void ms_text_add_spill(struct ms_buffer *out, const struct ms_model *model, int 
     struct ms_buffer lines = {0};
 
     ms_buffer_format(out,
-                     "  spilled to host memory: %s in %s moves; back: %s in %s; the device "
-                     "waited %s for it\n",
+                     "  spilled to host memory: %s in %s moves; back: %s in %s; the device waited "
+                     "%s for the moves\n",
                      MS_BYTES(sums->spilled_bytes), MS_COUNT(sums->kind_events[MS_EVENT_SPILL]),
                      MS_BYTES(sums->promoted_bytes), MS_COUNT(sums->kind_events[MS_EVENT_PROMOTE]),
                      MS_DURATION(sums->held_ns));
@@ -137,15 +137,14 @@ void ms_text_add_host(struct ms_buffer *out, const struct ms_model *model, int d
 
     if (sums->spilled_bytes > 0) {
         ms_buffer_format(out,
-                         "  spill  the device ran short: %s moved to host memory, %s back; its "
-                         "work waited %s for that\n",
+                         "  spill  the device ran short of memory: %s moved to the host, %s moved "
+                         "back; the device's work waited %s for that\n",
                          MS_BYTES(sums->spilled_bytes), MS_BYTES(sums->promoted_bytes),
                          MS_DURATION(sums->held_ns));
     } else if (there > ms_counters_live(counters) / WORTH_SAYING) {
-        ms_buffer_format(out,
-                         "  host   at least %s of what was live lay in host memory when %s: work "
-                         "on it is slow\n",
-                         MS_BYTES(there),
-                         ms_model_fatal_oom(model) ? "memory ran out" : "live bytes peaked");
+        ms_buffer_format(
+            out,
+            "  host   at least %s of live memory lay on the host when %s: work on it is slow\n",
+            MS_BYTES(there), ms_model_fatal_oom(model) ? "memory ran out" : "live bytes peaked");
     }
 }

@@ -63,9 +63,8 @@ static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
     if (first > 0) {
         ms_buffer_format(out, ", the last %d of them", LISTED_OOMS);
     }
-    ms_buffer_add(out,
-                  "   (each judged by itself, at its moment; behind PyTorch's: a call by which "
-                  "PyTorch tried to serve its own)\n");
+    ms_buffer_add(out, "   (each verdict is about its own moment; behind PyTorch's: a driver call "
+                       "that PyTorch made to serve its own request)\n");
     for (size_t i = first; i < count; i++) {
         const struct ms_model_oom *oom = ms_model_oom_at(model, i);
 
@@ -98,43 +97,44 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
                      MS_BYTES(ms_aggregate_peak_live(sums).live_bytes),
                      MS_BYTES(sums->peak_reserved.reserved_bytes),
                      MS_BYTES(sums->peak_charged.charged_bytes));
-    ms_buffer_add(out, "         each the highest of the whole run, at a moment of its own\n  ");
+    ms_buffer_add(
+        out,
+        "         each is the highest of the whole run; they need not be of the same moment\n  ");
     ms_text_add_fragmentation(out, sums);
     ms_buffer_format(out, "\n  %sallocations %s, frees %s, refused %s\n",
-                     sums->tensor_allocations > 0 ? "beside tensors: " : "",
+                     sums->tensor_allocations > 0 ? "besides tensors: " : "",
                      MS_COUNT(sums->allocations), MS_COUNT(sums->frees),
                      MS_COUNT(sums->failed_allocations));
     if (sums->tensor_allocations > 0) {
-        ms_buffer_format(out, "  tensors seen: %s born, %s died, at most %s live at once\n",
+        ms_buffer_format(out, "  tensors: %s allocated, %s freed, at most %s live at once\n",
                          MS_COUNT(sums->tensor_allocations), MS_COUNT(sums->tensor_frees),
                          MS_BYTES(sums->peak_tensor_bytes));
     }
     if (torch_bytes > 0) {
         ms_buffer_format(out,
-                         "  PyTorch's own count (memory_reserved): at most %s, with what it caches "
-                         "and with what was taken out of that or lies on the host\n",
+                         "  PyTorch's own count (memory_reserved): at most %s; this includes its "
+                         "cache, and what memshim took out of that or moved to the host\n",
                          MS_BYTES(torch_bytes));
     }
     ms_buffer_format(
-        out,
-        "  driver calls: create %s, map %s, set access %s, release %s; mappings taken away: %s\n",
+        out, "  driver calls: create %s, map %s, set access %s, release %s; mappings removed: %s\n",
         MS_COUNT(sums->driver_calls[MS_CALL_CREATE]), MS_COUNT(sums->driver_calls[MS_CALL_MAP]),
         MS_COUNT(sums->driver_calls[MS_CALL_SET_ACCESS]),
         MS_COUNT(sums->driver_calls[MS_CALL_RELEASE]), MS_COUNT(sums->driver_calls[MS_CALL_UNMAP]));
     if (sums->peak_host_chunk_bytes > 0) {
-        ms_buffer_format(out,
-                         "  host memory in the device's place: at most %s, not charged: live "
-                         "memory there, and what stands in for holes, which MEMSHIM_SPILL_LIMIT "
-                         "does not bound\n",
-                         MS_BYTES(sums->peak_host_chunk_bytes));
+        ms_buffer_format(
+            out,
+            "  host memory in the device's place: at most %s, not charged: live memory that moved "
+            "there, and memory that replaces holes, which MEMSHIM_SPILL_LIMIT does not limit\n",
+            MS_BYTES(sums->peak_host_chunk_bytes));
     }
     if (sums->spilled_bytes > 0) {
         ms_text_add_spill(out, model, index);
     }
     if (sums->kind_events[MS_EVENT_LOST] > 0) {
         ms_buffer_format(out,
-                         "  LOST: the driver failed again and again while memory moved; nothing "
-                         "stood behind %s places any more\n",
+                         "  LOST: the driver failed again and again while memory moved; no memory "
+                         "was left behind %s address ranges\n",
                          MS_COUNT(sums->kind_events[MS_EVENT_LOST]));
     }
     if (sums->peak_host_pinned_bytes > 0) {
@@ -199,16 +199,17 @@ static void add_exactness(const struct ms_model *model, struct ms_buffer *out)
 {
     ms_buffer_format(out, "\nExact: ");
     if (!model->sums_exact) {
-        ms_buffer_add(out, "the trace is damaged, figures are what could be read of it");
+        ms_buffer_add(out, "not known, because the trace is damaged; the figures are from what "
+                           "could be read of it");
     } else if (model->one_event_torn) {
-        ms_buffer_add(out, "sums and peaks of the whole run, but for one event told when the "
-                           "process was killed");
+        ms_buffer_add(out, "sums and peaks of the whole run, except for one event that was being "
+                           "recorded when the process was killed");
     } else {
         ms_buffer_format(out, "sums, peaks%s and out-of-memories of the whole run",
                          model->beginning_lost ? "" : ", call sites, kinds, steps");
     }
     if (model->events == model->read_events) {
-        ms_buffer_format(out, "; every one of %s events in detail.\n", MS_COUNT(model->events));
+        ms_buffer_format(out, "; all %s events in detail.\n", MS_COUNT(model->events));
     } else {
         ms_buffer_format(
             out,
@@ -285,8 +286,8 @@ void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
     }
     add_tensor_note(model, out);
     add_lines("Options that were set", model->header.options, out);
-    add_list("Said during the run", &model->notes, model->note_count, out);
-    add_list("The trace is not whole", &model->warnings, model->warning_count, out);
+    add_list("Messages during the run", &model->notes, model->note_count, out);
+    add_list("The trace is incomplete", &model->warnings, model->warning_count, out);
     add_versions(model, out);
     add_exactness(model, out);
     ms_buffer_add(out, "More: report.json   timeline.json (opens in Perfetto)   memshim report "

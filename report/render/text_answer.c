@@ -116,7 +116,7 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
     const struct ms_headroom *headroom = survey ? &survey->headroom : NULL;
 
     if (headroom && headroom->flat) {
-        ms_buffer_add(out, "  fits   the peak does not follow the batch (~)\n");
+        ms_buffer_add(out, "  fits   the peak does not depend on the batch size (~)\n");
     }
     if (!headroom || !headroom->known || headroom->largest_factor <= 0) {
         return;
@@ -131,7 +131,7 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
         ms_buffer_format(out, "%s times this batch (~)",
                          DECIMAL(millionths(headroom->largest_factor)));
     }
-    ms_buffer_format(out, ": %s stay, %s follow the batch\n",
+    ms_buffer_format(out, ": %s do not depend on the batch, %s grow with it\n",
                      MS_BYTES(headroom->binding_persistent_bytes),
                      MS_BYTES(headroom->binding_per_step_bytes));
 }
@@ -147,15 +147,16 @@ static void add_overhead(const struct ms_model *model, int device, struct ms_buf
     const struct ms_overhead *found = &model->what_if.overhead;
     const uint64_t bytes = ms_what_if_alone_bytes(model, device);
 
-    ms_buffer_format(out, "  least  %s beside context and libraries would have done (replayed",
-                     MS_BYTES(found->min_cap_bytes));
+    ms_buffer_format(
+        out, "  least  %s would have been enough besides context and libraries (by a replay",
+        MS_BYTES(found->min_cap_bytes));
     if (found->part_events > 0) {
-        ms_buffer_format(out, ", the first %s events alone", MS_COUNT(found->part_events));
+        ms_buffer_format(out, " of the first %s events only", MS_COUNT(found->part_events));
     }
     ms_buffer_format(out, "): %s times the peak of live bytes",
                      DECIMAL(ratio_of(found->min_cap_bytes, found->peak_live_bytes)));
     if (bytes > 0) {
-        ms_buffer_format(out, "; PyTorch alone %s (%s) at most", MS_BYTES(bytes),
+        ms_buffer_format(out, "; PyTorch alone would have needed at most %s (%s)", MS_BYTES(bytes),
                          DECIMAL(ratio_of(bytes, found->peak_live_bytes)));
     }
     ms_buffer_add(out, "\n");
@@ -169,8 +170,8 @@ static void add_torch(const struct ms_model *model, int device, struct ms_buffer
         add_overhead(model, device, out);
     } else if (bytes > 0) {
         ms_buffer_format(out,
-                         "  torch  PyTorch counted at most %s as its own (its memory_reserved, "
-                         "cache included): alone it would have needed that at most\n",
+                         "  torch  PyTorch's memory_reserved, which includes its cache, was at "
+                         "most %s: without memshim it would have needed no more than that\n",
                          MS_BYTES(bytes));
     }
 }
@@ -182,28 +183,27 @@ static const char *advice_on_holes(uint64_t pinned_by)
 {
     switch (pinned_by) {
     case MS_PINNED_BY_TORCH_OFF:
-        return "run without MEMSHIM_TORCH=off: then holes in PyTorch's segments can be used, but "
-               "for "
-               "what CUDA graphs replay into";
+        return "run without MEMSHIM_TORCH=off: memshim can then use the holes in PyTorch's "
+               "segments, except where CUDA graphs replay into them";
     case MS_PINNED_BY_POOL_OFF:
-        return "run without MEMSHIM_POOL=off: then holes can be used, but for what CUDA graphs "
-               "replay into";
+        return "run without MEMSHIM_POOL=off: memshim can then use the holes, except where CUDA "
+               "graphs replay into them";
     case MS_PINNED_BY_CAPTURE:
-        return "capture fewer CUDA graphs, or smaller ones: what they were captured in stays "
-               "theirs";
+        return "capture fewer or smaller CUDA graphs: each keeps the memory that was allocated "
+               "during its capture";
     case MS_PINNED_BY_OWNER:
-        return "let the allocator that keeps them give them back "
-               "(cupy.get_default_memory_pool().free_all_blocks()), or limit it";
+        return "make the allocator that keeps the free memory release it "
+               "(cupy.get_default_memory_pool().free_all_blocks()), or limit its size";
     case MS_PINNED_BY_WORK:
-        return "synchronize before that line, or let MEMSHIM_WAIT_MS be longer than its work takes";
+        return "synchronize before that line, or set MEMSHIM_WAIT_MS to more than the queued work "
+               "takes";
     case MS_PINNED_BY_NO_HOST:
-        return "let the host have memory for them (its free memory, a container's limit, ulimit "
-               "-l; "
-               "memshim doctor tells), or free what lies beside the holes: report.html shows whose "
-               "that is";
+        return "give the process host memory that can stand in for the holes (look at free memory, "
+               "the container's limit and ulimit -l; memshim doctor tests it), or free what lies "
+               "beside the holes: report.html shows which lines hold that";
     default:
-        return "free what lies beside the holes, or make it before what comes and goes: "
-               "report.html shows whose that is";
+        return "free what lies beside the holes, or allocate it before the short-lived memory: "
+               "report.html shows which lines hold it";
     }
 }
 
@@ -225,55 +225,52 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
 {
     switch (judgement->verdict) {
     case MS_VERDICT_CAP:
-        return judgement->short_bytes == 0
-                   ? "raise or drop per_process_memory_fraction (in the program, or in "
-                     "PYTORCH_ALLOC_CONF), where one is set"
-                   : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT";
+        return judgement->short_bytes == 0 ? "raise or remove per_process_memory_fraction, if it "
+                                             "is set (in the program, or in PYTORCH_ALLOC_CONF)"
+                                           : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT";
     case MS_VERDICT_FRAGMENTATION:
         return advice_on_holes(oom->record.state.pinned_by);
     case MS_VERDICT_OTHER_PROCESS:
         return "end the other processes, or take another device";
     case MS_VERDICT_SPILL_LIMIT:
-        return "a larger MEMSHIM_SPILL_LIMIT, where the host has the memory; or a smaller batch";
+        return "a larger MEMSHIM_SPILL_LIMIT, if the host has the memory; or a smaller batch";
     case MS_VERDICT_DRIVER_LIMIT:
-        return "raise that limit; or let MEMSHIM_LIMIT be a little less, so that the cap is what "
-               "binds "
-               "and cold memory moves to the host in time";
+        return "raise that limit; or set MEMSHIM_LIMIT a little below it, so that the run reaches "
+               "memshim's cap first and cold memory moves to the host in time";
     case MS_VERDICT_NOT_DEVICE:
-        return "look at the host: its free memory, ulimit -v and -l, the limits of a container";
+        return "look at the host: its free memory, ulimit -v and -l, and the container's limits";
     case MS_VERDICT_GROWTH:
         if (ms_tensors_unseen(model, &oom->record.state)) {
             return "look for what keeps tensors from step to step: a list, a metric, a cache or a "
-                   "state; run without MEMSHIM_TORCH=off to be told its line: the one above only "
+                   "state; run without MEMSHIM_TORCH=off to see its line, as the one above only "
                    "asked for the segments";
         }
         if (judgement->leak->all.kind == MS_KIND_GRAPHS) {
             return "capture fewer CUDA graphs, for fewer shapes, or let them share a pool "
-                   "(torch.cuda.graph(..., pool=)): each keeps what was allocated under its "
+                   "(torch.cuda.graph(..., pool=)): each graph keeps what was allocated during its "
                    "capture";
         }
         return oom->evaluating && keeps_graph(model, judgement->leak)
-                   ? "look for what keeps that line's results: a list, a metric or a cache of "
-                     "tensors; keep numbers of them (.item()), or detached copies on the host, and "
-                     "evaluate under torch.no_grad()"
-                   : "look for what keeps that line's results: a list, a metric or a cache of "
-                     "tensors, or a state that goes on from step to step; keep numbers of them "
-                     "(.item()), or detached ones (.detach()), copied to the host where they are "
-                     "many";
+                   ? "look for what keeps that line's results, such as a list, a metric or a cache "
+                     "of tensors; store plain numbers (.item()) or detached copies on the host "
+                     "instead, and evaluate under torch.no_grad()"
+                   : "look for what keeps that line's results, such as a list, a metric, a cache "
+                     "of tensors, or a state that is carried from step to step; store plain "
+                     "numbers (.item()) or detached tensors (.detach()) instead, on the host if "
+                     "there are many";
     default:
         if (is_most_of(&oom->record.state)) {
-            return "a smaller batch or shape of that one tensor, or the same in pieces: it alone "
-                   "is most of the device";
+            return "a smaller batch or shape for that one tensor, or compute it in pieces: it "
+                   "alone takes most of the device";
         }
         if (judgement->of_the_model) {
-            return "a smaller model, or fewer bytes for each of its parameters (bfloat16, an "
-                   "optimizer that keeps less, sharding them over devices), or a larger device: "
-                   "hardly anything of this follows the batch";
+            return "a smaller model, fewer bytes per parameter (bfloat16, an optimizer with less "
+                   "state, sharding over devices), or a larger device: a smaller batch would save "
+                   "almost nothing";
         }
         return oom->evaluating
-                   ? "evaluate with a smaller batch, and under torch.no_grad() where it "
-                     "is not yet, so that nothing is kept for a backward pass; or a "
-                     "larger device"
+                   ? "evaluate with a smaller batch, and under torch.no_grad() if it does not yet, "
+                     "so that nothing is kept for a backward pass; or use a larger device"
                    : "a smaller batch or shape, or a larger device";
     }
 }
@@ -283,10 +280,11 @@ static void add_unseen(const struct ms_model *model, const struct ms_oom_state *
                        struct ms_buffer *out)
 {
     if (ms_tensors_unseen(model, state)) {
-        ms_buffer_add(out, "  unseen tensors: with MEMSHIM_TORCH=off only PyTorch's segments are "
-                           "seen. A line below is the one that\n"
-                           "         asked for a segment; another may keep what lies in it. To be "
-                           "told which, run without MEMSHIM_TORCH=off\n");
+        ms_buffer_add(out,
+                      "  unseen tensors: with MEMSHIM_TORCH=off memshim sees only PyTorch's "
+                      "segments. A line below is the one that\n"
+                      "         asked for a segment; another line may keep what lies in it. Run "
+                      "without MEMSHIM_TORCH=off to see which\n");
     }
 }
 
@@ -313,7 +311,7 @@ static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *
                        judgement->short_bytes > 0;
 
     if (shown) {
-        ms_buffer_format(out, "; that one request lacked %s", MS_BYTES(judgement->short_bytes));
+        ms_buffer_format(out, "; this one request was %s short", MS_BYTES(judgement->short_bytes));
     }
     ms_buffer_add(out, "\n");
 }
@@ -326,8 +324,8 @@ static void add_first_step(const struct ms_judgement *judgement, struct ms_buffe
                                judgement->verdict == MS_VERDICT_SPILL_LIMIT;
 
     if (asks_for_more && judgement->step == 1 && judgement->short_bytes > 0) {
-        ms_buffer_add(out, "         it was the first step, which had not asked for all it needs: "
-                           "gradients and optimizer state are made in it\n");
+        ms_buffer_add(out, "         this was the first step, which had not yet asked for all that "
+                           "it needs: it also creates gradients and optimizer state\n");
     }
 }
 
@@ -348,7 +346,7 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
                          DECIMAL(((int64_t)(judgement->most_factor * 100) + 1) * 10000),
                          oom->evaluating ? "evaluation's " : "");
     }
-    ms_buffer_add(out, ": with that this request has room; what comes behind it needs more\n");
+    ms_buffer_add(out, ": this request then fits, but the rest of the step needs more\n");
 }
 
 /* The largest batch; without a known batch, the part of it. */
@@ -380,10 +378,10 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
         add_factor(model, judgement, oom, out);
         return;
     }
-    ms_buffer_format(out, "  else   %s of the live bytes came by growth; ",
+    ms_buffer_format(out, "  else   growth accounts for %s of the live bytes; ",
                      MS_BYTES(judgement->grown_bytes));
     if (judgement->leak->all.round == MS_ROUND_STEP && judgement->further_steps > 0) {
-        ms_buffer_format(out, "with all of the device it would have lasted %s steps more at best\n",
+        ms_buffer_format(out, "without a cap the run would have lasted at most %s more steps\n",
                          MS_COUNT(judgement->further_steps));
     } else {
         ms_buffer_add(out, "more memory would only have delayed the end\n");
@@ -397,8 +395,8 @@ static void add_pins(const struct ms_model *model, int device, struct ms_buffer 
     const struct ms_survey_pins *pins = survey ? survey->pins : NULL;
 
     for (size_t i = 0; pins && i < pins->site_count && i < HOLDERS; i++) {
-        ms_buffer_format(out, "%s%s beside %s live of ", i ? "         " : "  pins   ",
-                         MS_BYTES(pins->sites[i].pinned_bytes),
+        ms_buffer_format(out, "%s%s free, beside %s of live memory from ",
+                         i ? "         " : "  pins   ", MS_BYTES(pins->sites[i].pinned_bytes),
                          MS_BYTES(pins->sites[i].live_bytes));
         ms_site_add_line(model, pins->sites[i].site, out);
         ms_buffer_add(out, i ? "\n" : "   (when live bytes peaked)\n");
@@ -431,7 +429,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     } else if (judgement.beside[0]) {
         ms_buffer_format(out, "  also   %s; %s.\n", judgement.beside,
                          judgement.grown_bytes < judgement.short_bytes
-                             ? "without it as well this would have been short"
+                             ? "the request would have failed without this growth, too"
                          : judgement.verdict == MS_VERDICT_OTHER_PROCESS
                              ? "other processes hold more than that"
                              : "the holes are more than that");
@@ -502,7 +500,7 @@ static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
         ms_buffer_format(out, "  ooms   no out-of-memory%s\n",
                          model->end == MS_PROCESS_RUNNING ? " so far" : "");
     } else {
-        ms_buffer_format(out, "  ooms   %s, all recovered from\n", MS_COUNT(count));
+        ms_buffer_format(out, "  ooms   %s; the run recovered from each\n", MS_COUNT(count));
     }
 }
 
@@ -524,11 +522,11 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
                      MS_BYTES(ms_aggregate_peak_live(sums).live_bytes),
                      MS_BYTES(sums->peak_reserved.reserved_bytes));
     ms_text_add_fragmentation(out, sums);
-    ms_buffer_add(
-        out, ms_aggregate_fragmentation_ppm(sums) > ALARMING_PPM && sums->tensor_allocations > 0
-                 ? "\n         (PyTorch had cached the rest; it is taken back when memory "
-                   "is short)\n"
-                 : "\n");
+    ms_buffer_add(out, ms_aggregate_fragmentation_ppm(sums) > ALARMING_PPM &&
+                               sums->tensor_allocations > 0
+                           ? "\n         (the rest is PyTorch's cache; memshim takes it back when "
+                             "memory is short)\n"
+                           : "\n");
     add_ooms(model, out);
     ms_text_add_holders(out, model, device, ms_ledger_peak_moment(model, device), rows,
                         ms_ledger_at_peak(model, device, rows));

@@ -23,19 +23,18 @@ void ms_text_add_emptied(struct ms_buffer *out, const struct ms_model *model, in
     for (size_t i = 0; i < of->emptying_count && i < LINES; i++) {
         ms_buffer_add(out, i ? "         " : "  empty  ");
         ms_site_add_line(model, of->emptyings[i].site, out);
-        ms_buffer_format(out, " emptied PyTorch's cache %s time%s, of %s in all\n",
+        ms_buffer_format(out, " emptied PyTorch's cache %s time%s, %s in all\n",
                          MS_COUNT(of->emptyings[i].calls), of->emptyings[i].calls == 1 ? "" : "s",
                          MS_BYTES(of->emptyings[i].bytes));
     }
     if (emptied.chunks_made == 0) {
-        ms_buffer_add(out,
-                      "         what lay behind stayed in memshim's pool: no chunk had to be made "
-                      "anew\n");
+        ms_buffer_add(
+            out, "         memshim's pool kept that memory, so no chunk had to be created again\n");
         return;
     }
     ms_buffer_format(out,
-                     "         since the first time %s chunk%s had to be made, by %s calls of the "
-                     "driver; without it they would have stayed\n",
+                     "         since the first time %s chunk%s had to be created again, in %s "
+                     "calls of the driver; without this they would have been kept\n",
                      MS_COUNT(emptied.chunks_made), emptied.chunks_made == 1 ? "" : "s",
                      MS_COUNT(emptied.driver_calls));
 }

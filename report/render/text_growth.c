@@ -117,7 +117,7 @@ void ms_text_add_growth(struct ms_buffer *out, const struct ms_model *model, int
         return;
     }
     if (growth->clock.by_time) {
-        ms_buffer_add(out, "  grows  nothing, as far as time tells (steps are not known)\n");
+        ms_buffer_add(out, "  grows  nothing, judged over time (steps are not known)\n");
     } else {
         const double slope = growth->whole.bytes_per_step;
 

@@ -93,8 +93,8 @@ void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int
     for (size_t i = 0; i < ms_pinned_line_count(&lines) && i < HOLDERS; i++) {
         const struct ms_pinned_line *line = (const struct ms_pinned_line *)lines.at + i;
 
-        ms_buffer_format(out, "%s%s pinned at most by ", i ? "         " : "  holds  ",
-                         MS_BYTES(line->peak_bytes));
+        ms_buffer_format(out, "%s%s of pinned memory at most, asked for by ",
+                         i ? "         " : "  holds  ", MS_BYTES(line->peak_bytes));
         ms_site_add_line(model, line->site, out);
         ms_buffer_add(out, "\n");
     }

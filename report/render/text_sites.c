@@ -99,14 +99,15 @@ static void add_attribution(struct ms_buffer *out, const struct ms_model *model,
     const uint64_t mean_bytes = ms_definitions_sampling_bytes(model->definitions);
 
     ms_buffer_format(
-        out, "  %s of the live bytes carry a stack, %s of those outside backward a Python line.\n",
+        out,
+        "  %s of the live bytes have a stack; of those outside backward, %s have a Python line.\n",
         ms_percent_text(all.with_site_bytes, all.live_bytes, share, sizeof(share)),
         ms_percent_text(all.with_python_bytes, all.live_bytes - all.backward_bytes, python,
                         sizeof(python)));
     if (mean_bytes > 0) {
         ms_buffer_format(out,
-                         "  Call sites were sampled, one in %s: what these lines hold is more "
-                         "than is shown (report.json estimates it).\n",
+                         "  Call sites were sampled, one per %s: these lines hold more than is "
+                         "shown (report.json has an estimate).\n",
                          ms_bytes_text(mean_bytes, mean, sizeof(mean)));
     }
 }
@@ -161,16 +162,16 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
     }
     add_evaluations(out, found);
     if (recorded) {
-        ms_buffer_format(out, "   (told by %s)",
+        ms_buffer_format(out, "   (from %s)",
                          model->steps.by_source[MS_STEP_CALLED] ? "memshim_step" : "NVTX ranges");
     } else if (found->confidence > 0) {
-        ms_buffer_format(out, "   (found by the order of call sites: %.0f %% of it recurs)",
+        ms_buffer_format(out, "   (found from the order of call sites, %.0f %% of which recurs)",
                          100 * found->confidence);
     } else if (found->known) {
         ms_buffer_add(out, ms_model_hides_tensors(model)
-                               ? "   (found by the recurrence of call sites; without tensors, "
-                                 "there may have been more)"
-                               : "   (found by the recurrence of call sites)");
+                               ? "   (found from call sites that recur; without tensors, there may "
+                                 "have been more)"
+                               : "   (found from call sites that recur)");
     }
     ms_buffer_add(out, "\n");
 }
@@ -200,8 +201,10 @@ void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int 
     ms_kind_rows(model, device, &rows, all);
     ms_buffer_free(&rows);
     qsort(all, MS_KIND_ROWS, sizeof(*all), by_bytes);
-    ms_buffer_format(out, "\nWhat was live when live bytes peaked, after %s, and most of it\n",
-                     ms_duration_text(peak.time_ns, bytes, sizeof(bytes)));
+    ms_buffer_format(
+        out,
+        "\nWhat was live when live bytes peaked, after %s, and the line that held most of each\n",
+        ms_duration_text(peak.time_ns, bytes, sizeof(bytes)));
     for (int i = 0; i < MS_KIND_ROWS && all[i].at_peak_bytes > 0; i++) {
         ms_buffer_format(
             out, "  %11s  %7s  %-16s  ", ms_bytes_text(all[i].at_peak_bytes, bytes, sizeof(bytes)),

@@ -439,7 +439,7 @@ static void add_found_steps(const struct timeline *timeline)
     char name[64];
 
     if (count > 0) {
-        name_row(timeline, STEPS_ROW, "steps, found by the recurrence of call sites");
+        name_row(timeline, STEPS_ROW, "steps, found from call sites that recur");
     }
     for (size_t i = 0; i < count; i++) {
         const uint64_t end_ns = i + 1 < count ? begins[i + 1] : timeline->model->duration_ns;

@@ -133,13 +133,12 @@ static void add_plain_text(struct ms_buffer *out, const struct ms_what_if *found
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
 
     if (found->plain.cap_bytes == 0) {
-        ms_buffer_add(out, "under no cap that was tried is this request served");
+        ms_buffer_add(out, "this request fails under every cap that was tried");
     } else if (ms_verdict_nearest(&terms) == MS_VERDICT_OTHER_PROCESS) {
-        ms_buffer_format(out,
-                         "this request is served where this process may have %s; others left %s",
+        ms_buffer_format(out, "this request succeeds if this process may have %s; others left %s",
                          MS_BYTES(found->plain.cap_bytes), MS_BYTES(found->room_bytes));
     } else {
-        ms_buffer_add(out, "this request is served ");
+        ms_buffer_add(out, "this request succeeds ");
         add_cap_text(out, &found->plain, found->device_bytes);
     }
 }
@@ -148,19 +147,19 @@ static void add_spilled_text(struct ms_buffer *out, const struct ms_what_if *fou
                              const struct ms_oom_state *state)
 {
     if (found->own_cap_spilled && state->spill_limit_bytes > 0) {
-        ms_buffer_format(out, "; or with what this run had and a MEMSHIM_SPILL_LIMIT above %s",
+        ms_buffer_format(out, "; or with the same device memory and a MEMSHIM_SPILL_LIMIT above %s",
                          MS_BYTES(found->own_cap_host_bytes));
     } else if (found->own_cap_spilled) {
         ms_buffer_format(out,
-                         "; or with what this run had and MEMSHIM_SPILL=auto: %s of live memory "
-                         "in host memory",
+                         "; or with the same device memory and MEMSHIM_SPILL=auto, with %s of live "
+                         "memory on the host",
                          MS_BYTES(found->own_cap_host_bytes));
     } else if (ms_unspilled_text(state)) {
         ms_buffer_format(out, "; %s", ms_unspilled_text(state));
     } else if (found->spilled.cap_bytes > 0 && found->spilled.host_bytes > 0) {
         ms_buffer_add(out, "; with spilling ");
         add_cap_text(out, &found->spilled, found->device_bytes);
-        ms_buffer_format(out, ", %s of live memory in host memory",
+        ms_buffer_format(out, ", with %s of live memory on the host",
                          MS_BYTES(found->spilled.host_bytes));
     }
 }
@@ -181,6 +180,6 @@ void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
     ms_buffer_add(out, "  tried  ");
     add_plain_text(out, found, state);
     add_spilled_text(out, found, state);
-    ms_buffer_add(out, "\n         (the run replayed up to this request; what comes behind it may "
-                       "need more)\n");
+    ms_buffer_add(out, "\n         (by a replay of the run up to this request; the rest of the run "
+                       "may need more)\n");
 }

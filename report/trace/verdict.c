@@ -116,7 +116,7 @@ static void say_what(const struct ms_oom_state *state, const struct analysis *a,
     }
     limit_text(state, a, limit, sizeof(limit));
     if (a->terms.piece_bytes > state->requested_bytes) {
-        snprintf(into, sizeof(into), ", and PyTorch for %s to put it in",
+        snprintf(into, sizeof(into), " (PyTorch asked the driver for %s)",
                  ms_bytes_text(a->terms.piece_bytes, amount, sizeof(amount)));
     }
     if (a->short_bytes > 0) {
@@ -138,12 +138,11 @@ static void say_need(const struct analysis *a, const char *end, char *text, size
     ms_bytes_text_beside(a->need_bytes, a->room_bytes, need, sizeof(need));
     ms_bytes_text_beside(a->room_bytes, a->need_bytes, room, sizeof(room));
     if (fits && !ms_verdict_nothing_left(&a->terms)) {
-        snprintf(
-            text, text_bytes,
-            "what is in use and the request come to %s of %s; the %s left beside them are less "
-            "than the %s that PyTorch asks for at a time",
-            need, room, MS_BYTES(a->room_bytes - a->need_bytes),
-            ms_bytes_text(a->terms.piece_bytes, amount, sizeof(amount)));
+        snprintf(text, text_bytes,
+                 "memory in use and the request come to %s of %s; the %s that are left are less "
+                 "than the %s that PyTorch asks for at a time",
+                 need, room, MS_BYTES(a->room_bytes - a->need_bytes),
+                 ms_bytes_text(a->terms.piece_bytes, amount, sizeof(amount)));
         return;
     }
     if (a->terms.hole_bytes > 0) {
@@ -153,11 +152,10 @@ static void say_need(const struct analysis *a, const char *end, char *text, size
     }
     if (fits) {
         snprintf(text, text_bytes,
-                 "what is in use and the request come to %s of %s, nothing was left%s", need, room,
-                 rest);
+                 "memory in use and the request come to %s of %s, so nothing was left%s", need,
+                 room, rest);
     } else {
-        snprintf(text, text_bytes, "what is in use and the request come to %s%s%s", need, end,
-                 rest);
+        snprintf(text, text_bytes, "memory in use and the request come to %s%s%s", need, end, rest);
     }
 }
 
@@ -168,7 +166,7 @@ static void say_demand(const struct ms_oom_state *state, const struct analysis *
 
     snprintf(end, sizeof(end), " on a device of %s%s",
              ms_bytes_text_beside(state->device_total_bytes, a->need_bytes, device, sizeof(device)),
-             a->terms.hole_bytes == 0 ? ", nothing is fragmented" : "");
+             a->terms.hole_bytes == 0 ? ", and nothing is fragmented" : "");
     say_need(a, end, text, text_bytes);
 }
 
@@ -178,15 +176,15 @@ static void say_torch_refused(const struct ms_oom_state *state, char *text, size
 
     if (state->limited_by == MS_LIMITED_BY_TORCH_CONF) {
         snprintf(text, text_bytes,
-                 "the bytes were there, PyTorch itself refused: per_process_memory_fraction in "
-                 "PYTORCH_ALLOC_CONF allows it %s, what it keeps cached included",
+                 "enough memory was free, but PyTorch itself refused: per_process_memory_fraction "
+                 "in PYTORCH_ALLOC_CONF allows it %s, including its cache",
                  ms_bytes_text(state->limit_bytes, limit, sizeof(limit)));
         return;
     }
     snprintf(text, text_bytes,
-             "the bytes were there, PyTorch itself refused: its "
-             "set_per_process_memory_fraction, which counts what it keeps cached, or an allocator "
-             "of the program's own in one of its memory pools");
+             "enough memory was free, but PyTorch itself refused, because of "
+             "set_per_process_memory_fraction, which also counts its cache, or of the program's "
+             "own allocator in one of its memory pools");
 }
 
 /* "python3 (pid 4711): 1.90 GiB"; in a damaged trace the name may be anything. */
@@ -249,7 +247,7 @@ static void say_cap(const struct ms_oom_state *state, const struct analysis *a, 
         say_shared_cap(state, a, text, text_bytes);
         return;
     }
-    snprintf(end, sizeof(end), ", which the device (%s) has; the cap does not allow it",
+    snprintf(end, sizeof(end), ", which the device (%s) has, but the cap does not allow",
              ms_bytes_text(state->device_total_bytes, device, sizeof(device)));
     say_need(a, end, text, text_bytes);
 }
@@ -260,13 +258,14 @@ static const char *pinned_text(const struct ms_oom_state *state)
     static const char *const texts[MS_PINNED_BY_COUNT] = {
         [MS_PINNED_BY_NOTHING] = "",
         [MS_PINNED_BY_TORCH_OFF] =
-            " (they are PyTorch's, which MEMSHIM_TORCH=off leaves to itself)",
-        [MS_PINNED_BY_POOL_OFF] = " (MEMSHIM_POOL=off: nothing is repaired)",
-        [MS_PINNED_BY_CAPTURE] = " (CUDA graphs replay into what was allocated under a capture)",
+            " (they are in PyTorch's segments, which memshim leaves alone with MEMSHIM_TORCH=off)",
+        [MS_PINNED_BY_POOL_OFF] = " (memshim repairs nothing with MEMSHIM_POOL=off)",
+        [MS_PINNED_BY_CAPTURE] =
+            " (CUDA graphs replay into memory that was allocated during a capture)",
         [MS_PINNED_BY_NO_HOST] = " (no host memory could stand in for them)",
         [MS_PINNED_BY_TENSORS] = " (beside live tensors, in pieces too small to be moved)",
         [MS_PINNED_BY_WORK] = "",
-        [MS_PINNED_BY_OWNER] = " (of an allocator that keeps them for itself, as CuPy's pool does)",
+        [MS_PINNED_BY_OWNER] = " (an allocator keeps them for itself, as CuPy's pool does)",
     };
 
     return state->pinned_by < MS_PINNED_BY_COUNT ? texts[state->pinned_by] : "";
@@ -279,8 +278,8 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
 
     if (state->pinned_by == MS_PINNED_BY_WORK) {
         snprintf(text, text_bytes,
-                 "%s were freed, but queued work may still use them, and did not end while that "
-                 "was waited for (MEMSHIM_WAIT_MS)",
+                 "%s were freed, but queued work may still use them, and did not end while memshim "
+                 "waited for it (MEMSHIM_WAIT_MS)",
                  ms_bytes_text(state->pending_bytes, holes, sizeof(holes)));
         return;
     }
@@ -288,7 +287,7 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
         snprintf(range, sizeof(range), "; the largest free range was %s",
                  ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest)));
     }
-    snprintf(text, text_bytes, "%s lie free in holes that could not be given elsewhere%s%s",
+    snprintf(text, text_bytes, "%s are free in holes that could not be used elsewhere%s%s",
              ms_bytes_text(a->terms.hole_bytes, holes, sizeof(holes)), pinned_text(state), range);
 }
 
@@ -315,8 +314,8 @@ static void say_others(const struct ms_oom_state *state, const struct analysis *
 
     ms_others_text(&state->others, who, sizeof(who));
     snprintf(text, text_bytes,
-             "other processes hold %s of the device%s%s%s; without them the %s in use and asked "
-             "for would have fitted",
+             "other processes hold %s of the device%s%s%s; without them, memory in use and the "
+             "request (%s) would have fitted",
              ms_bytes_text(state->other_process_bytes, others, sizeof(others)), who[0] ? " (" : "",
              who, who[0] ? ")" : "", ms_bytes_text(a->need_bytes, sum, sizeof(sum)));
 }
@@ -328,8 +327,8 @@ static void say_limit(const struct ms_oom_state *state, const struct analysis *a
     const uint64_t used_bytes = minus(state->spill_limit_bytes, state->spill_left_bytes);
 
     snprintf(text, text_bytes,
-             "%s of the %s of host memory that live memory may move to are taken; the request "
-             "needs at least %s of it (MEMSHIM_SPILL_LIMIT)",
+             "live memory takes %s of the %s of host memory that it may move to "
+             "(MEMSHIM_SPILL_LIMIT); with the request it needs at least %s",
              ms_bytes_text(used_bytes, used, sizeof(used)),
              ms_bytes_text(state->spill_limit_bytes, limit, sizeof(limit)),
              ms_bytes_text(plus(used_bytes, a->short_bytes), enough, sizeof(enough)));
@@ -345,13 +344,13 @@ static void say_driver_limit(const struct ms_oom_state *state, const struct anal
     if (state->limited_by == MS_LIMITED_BY_CGROUP) {
         snprintf(text, text_bytes,
                  "the control group of this process may have %s of the device (dmem.max) and has "
-                 "%s; what is in use and the request come to %s",
+                 "%s; memory in use and the request come to %s",
                  limit, ms_bytes_text(state->limit_used_bytes, used, sizeof(used)), sum);
         return;
     }
     snprintf(text, text_bytes,
-             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT allows this process %s of the device; what is in "
-             "use and the request come to %s",
+             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT allows this process %s of the device; memory in use "
+             "and the request come to %s",
              limit, sum);
 }
 
@@ -361,35 +360,35 @@ static void say_not_device(const struct ms_oom_state *state, const struct analys
     char amount[MS_UNIT_TEXT_BYTES];
 
     if (a->terms.of_host) {
-        snprintf(
-            text, text_bytes,
-            "the host has no more memory that can be page-locked; of the device none was asked "
-            "for");
+        snprintf(text, text_bytes,
+                 "the host has no more memory that can be page-locked; the request was not for "
+                 "device memory");
         return;
     }
     if (a->terms.driver_error != 0) {
-        snprintf(text, text_bytes,
-                 "the bytes were there, PyTorch gave up after the driver's answer %" PRIu64
-                 " (CUresult), which is none of memory",
-                 a->terms.driver_error);
+        snprintf(
+            text, text_bytes,
+            "enough memory was free, but PyTorch gave up after the driver returned error %" PRIu64
+            " (CUresult), which is not about memory",
+            a->terms.driver_error);
         return;
     }
     if (ms_verdict_lacking_bytes(&a->terms) > 0) { /* then S would have been enough */
         snprintf(text, text_bytes,
-                 "%s of what is live could have gone to the host and was refused there: look at "
-                 "its free memory, and at the limits of a container",
+                 "%s of live memory could have moved to the host, but the host refused it: look at "
+                 "the host's free memory, and at the container's limits",
                  ms_bytes_text(a->terms.spillable_bytes, amount, sizeof(amount)));
         return;
     }
     snprintf(
         text, text_bytes,
-        "%s%s are free%s, and the cap allows the request: something else was missing, such as "
-        "host memory, address space (ulimit -v) or room in a memory pool of fixed size, or "
-        "MPS has a limit, or the bytes came free just then",
+        "%s%s are free%s, and the cap allows the request: something else was missing, such as host "
+        "memory, address space (ulimit -v), room in a memory pool of fixed size or an MPS limit; "
+        "or the memory became free just afterwards",
         state->driver_free_known ? "the driver says that " : "",
         ms_bytes_text(state->driver_free_known ? state->driver_free_bytes : a->terms.free_bytes,
                       amount, sizeof(amount)),
-        state->driver_free_known ? "" : " as far as it is known");
+        state->driver_free_known ? "" : " as far as is known");
 }
 
 const char *ms_unspilled_text(const struct ms_oom_state *state)
@@ -397,9 +396,9 @@ const char *ms_unspilled_text(const struct ms_oom_state *state)
     static const char *const texts[MS_UNSPILLED_COUNT] = {
         [MS_UNSPILLED_NO_ACCESS] = "this device cannot move live memory to the host",
         [MS_UNSPILLED_CAPTURE] = "while a stream captures, nothing moves to the host",
-        [MS_UNSPILLED_BUSY] = "the device did not stand still for anything to move to the host",
-        [MS_UNSPILLED_NO_HOST] = "the host had no memory for more to move there",
-        [MS_UNSPILLED_PINNED] = "what else is live may not move to the host",
+        [MS_UNSPILLED_BUSY] = "the device did not become idle, so nothing could move to the host",
+        [MS_UNSPILLED_NO_HOST] = "the host had no memory left for more to move there",
+        [MS_UNSPILLED_PINNED] = "the rest of live memory may not move to the host",
     };
 
     return state->unspilled_by < MS_UNSPILLED_COUNT ? texts[state->unspilled_by] : NULL;

@@ -16,12 +16,13 @@ DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', r
 # By which words `next` may begin, verdict by verdict.
 ADVICE = {
     "demand": ("a smaller batch", "a smaller model", "evaluate with a smaller"),
-    "cap": ("a larger MEMSHIM_FRACTION", "raise or drop per_process_memory_fraction"),
+    "cap": ("a larger MEMSHIM_FRACTION", "raise or remove per_process_memory_fraction"),
     "fragmentation": (
         "run without",
         "capture fewer",
         "synchronize before",
-        "let the host have memory",
+        "make the allocator",
+        "give the process host memory",
         "free what lies beside",
     ),
     "other_process": ("end the other processes",),
@@ -158,9 +159,9 @@ def of_amounts(report: Json, text: str, judged: Json) -> Iterator[str]:
     needs = {bytes_text(rule["need_bytes"], room) for room in rooms if room is not None}
     if need and need[1] not in needs:
         yield f"report.txt needs {need[1]}, report.json {' or '.join(sorted(needs))}"
-    lacked = re.search(r"lacked (\S+ \S+)$", word(text, "next"))
+    lacked = re.search(r"this one request was (\S+ \S+) short$", word(text, "next"))
     if lacked and lacked[1] != bytes_text(judged["short_bytes"]):
-        yield f"report.txt lacked {lacked[1]}, report.json was {judged['short_bytes']} bytes short"
+        yield f"report.txt: {lacked[1]} short, report.json: {judged['short_bytes']} bytes short"
     if word(text, "torch"):
         yield "report.txt: what PyTorch counts stands in the answer of a run that died"
     tried, found = word(text, "tried"), report["what_if"]
@@ -178,7 +179,7 @@ def of_amounts(report: Json, text: str, judged: Json) -> Iterator[str]:
 def of_living_text(report: Json, text: str) -> Iterator[str]:
     if re.search(r"^  why ", answer_of(text), re.MULTILINE):
         yield "report.txt says why it died, report.json does not know that it did"
-    ooms = re.match(r"([\d,]+), all recovered", word(text, "ooms"))
+    ooms = re.match(r"([\d,]+); the run recovered", word(text, "ooms"))
     sources = [event["source"] for event in report["oom_events"]]
     # The driver's refusals may be behind PyTorch's own.
     least = len(sources) - ("torch" in sources) * sources.count("driver")

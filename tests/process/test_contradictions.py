@@ -199,10 +199,10 @@ class Contradictions(unittest.TestCase):
             ("asked for 300.0 MiB", "asked for 301.0 MiB", "bytes were asked for, not as in"),
             ("  peak   live ", "  peak   live 1", "does not say: peak"),
             ("the request come to ", "the request come to 1", "report.txt needs 1"),
-            ("that one request lacked ", "that one request lacked 1", "report.txt lacked 1"),
+            ("this one request was ", "this one request was 1", "report.txt: 1"),
             ("  tried  ", "  torch  PyTorch counted 1 B\n  tried  ", "what PyTorch counts"),
             ("under a cap of ", "under a cap of 1", "report.txt, tried"),
-            ("MEMSHIM_SPILL=auto: ", "MEMSHIM_SPILL=auto: 1", "bytes on the host"),
+            ("MEMSHIM_SPILL=auto, with ", "MEMSHIM_SPILL=auto, with 1", "bytes on the host"),
             (" %  ", " %  101.0 %  ", "101.0 %"),
         ):
             with self.subTest(new):

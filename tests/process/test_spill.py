@@ -38,9 +38,9 @@ LIVE_MIB = 48  # of a thread: 192 MiB, 1.5 times what the cap leaves
 LEDGER = re.compile(
     r"  host memory in the device's place: at most (?P<peak>[\d.]+) MiB, not charged: .*\n"
     r"  spilled to host memory: (?P<down>[\d.]+) MiB in (?P<downs>\d+) moves; "
-    r"back: (?P<up>[\d.]+) MiB in (?P<ups>\d+); the device waited .* for it\n"
+    r"back: (?P<up>[\d.]+) MiB in (?P<ups>\d+); the device waited .* for the moves\n"
     r"    used there over the bus: (?P<bus>[\d.]+) M?i?B~ in (?P<uses>\d+) uses\n"
-    r"    a cap of (?P<cap>[\d.]+) MiB~ would have needed none of it "
+    r"    with a cap of (?P<cap>[\d.]+) MiB~ nothing would have had to move "
     r"\(fraction (?P<fraction>[\d.]+)\)\n"
     r"(?P<sites>(?:    .*\n)*)"
 )

@@ -44,7 +44,7 @@ class Verdicts(Planted):
         self.assertEqual(event["verdict"], "demand")
         self.assertEqual(event["short_bytes"], 1200 * MIB + CONTEXT - GIB)
         self.assertFalse(event["recovered"])
-        self.assertIn("demand: what is in use and the request come to 1.23 GiB", self.said)
+        self.assertIn("demand: memory in use and the request come to 1.23 GiB", self.said)
         self.assertRegex(self.text(), r"holds  600\.0 MiB \(100\.0 % of live\) .* ask")
 
     def test_cap(self) -> None:
@@ -52,7 +52,7 @@ class Verdicts(Planted):
         event = self.only_oom(report)
         self.assertEqual(event["verdict"], "cap")
         self.assertEqual(event["short_bytes"], 600 * MIB + CONTEXT - GIB // 2)
-        self.assertIn("which the device (1.00 GiB) has; the cap does not allow it", self.said)
+        self.assertIn("which the device (1.00 GiB) has, but the cap does not allow", self.said)
 
     def test_what_would_have_been_enough(self) -> None:
         """Replayed: 664 MiB are needed, in hundredths of the cap; with less it fails."""
@@ -68,7 +68,7 @@ class Verdicts(Planted):
         self.assertGreater(tried["own_cap_host_bytes"], 0)
         self.assertLess(tried["with_spill"]["cap_bytes"], GIB // 2)
         self.assertRegex(
-            self.text(), r"tried  this request is served under a cap of .* \(fraction 0\.6\d*\)"
+            self.text(), r"tried  this request succeeds under a cap of .* \(fraction 0\.6\d*\)"
         )
 
     def test_what_would_have_been_enough_under_a_small_cap(self) -> None:
@@ -88,7 +88,7 @@ class Verdicts(Planted):
         self.assertGreaterEqual(tried["without_spill"]["cap_bytes"], 600 * MIB + CONTEXT)
         self.assertTrue(tried["own_cap_with_spill"])
         self.assertGreaterEqual(tried["own_cap_host_bytes"], 600 * MIB + CONTEXT - left)
-        self.assertRegex(self.text(), r"tried  .* where this process may have .*; others left")
+        self.assertRegex(self.text(), r"tried  .* if this process may have .*; others left")
 
     def test_where_it_spilled_a_larger_limit_does(self) -> None:
         report = self.report(
@@ -97,7 +97,7 @@ class Verdicts(Planted):
         tried = report["what_if"]
         self.assertTrue(tried["own_cap_with_spill"])
         self.assertGreater(tried["own_cap_host_bytes"], 64 * MIB)
-        self.assertIn("with what this run had and a MEMSHIM_SPILL_LIMIT above", self.text())
+        self.assertIn("with the same device memory and a MEMSHIM_SPILL_LIMIT above", self.text())
 
     def test_without_a_road_to_the_host_a_replay_tells_nothing(self) -> None:
         """It would put what lies in holes on the host."""
@@ -145,7 +145,7 @@ class Verdicts(Planted):
         event = self.only_oom(self.report("captured"))
         self.assertEqual(event["verdict"], "fragmentation")
         self.assertIn("500.0 MiB lie free in holes", event["sentence"])
-        self.assertIn("CUDA graphs replay into what was allocated", event["sentence"])
+        self.assertIn("CUDA graphs replay into memory that was allocated", event["sentence"])
 
     def test_holes_that_no_host_memory_could_stand_in_for(self) -> None:
         event = self.only_oom(self.report("holes", SIMGPU_HOST_NUMA=0))
@@ -206,7 +206,7 @@ class Verdicts(Planted):
                 self.assertTrue(event["rule"]["of_host"])
                 self.assertIn("asked for 2.00 GiB of page-locked host memory", self.said)
                 self.assertIn("has no more memory that can be page-locked", self.text())
-                self.assertRegex(self.text(), r"holds  24\.0 MiB pinned at most by .* pin")
+                self.assertRegex(self.text(), r"holds  24\.0 MiB of pinned memory at most, asked for by .* pin")
 
     def test_host_memory_that_was_got_in_the_end(self) -> None:
         report = self.report("pin", "24", status=0)

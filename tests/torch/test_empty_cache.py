@@ -66,7 +66,7 @@ class EmptyCache(unittest.TestCase):
                 self.assertGreaterEqual(site["bytes"], 20 * (32 << 20))
                 self.assertRegex(text, rf":{self.line} in .* emptied PyTorch's cache 20 times")
                 since = emptied["driver_calls_since"]
-                self.assertEqual("no chunk had to be made anew" in text, since == 0)
+                self.assertEqual("no chunk had to be created again" in text, since == 0)
                 if conf.endswith("True"):
                     # All that such a run does more than one that keeps its cache.
                     more = [sum(of["driver_calls"].values()) for of in (device, kept)]

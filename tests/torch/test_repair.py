@@ -508,7 +508,7 @@ class HolesTaken(unittest.TestCase):
     def test_why_it_was_refused(self) -> None:
         """PyTorch puts such tensors into 20 MiB at a time; 10 MiB are left for the sixth."""
         why = {
-            "page": "asked for 2.0 MiB, and PyTorch for 20.0 MiB to put it in, 10.0 MiB short of",
+            "page": "asked for 2.0 MiB (PyTorch asked the driver for 20.0 MiB), 10.0 MiB short of",
             "fraction": "PyTorch itself refused: its set_per_process_memory_fraction",
             "setting": "PyTorch itself refused: per_process_memory_fraction in PYTORCH_ALLOC_CONF",
         }

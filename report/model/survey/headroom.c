@@ -142,13 +142,13 @@ static const char *why_unknown(const struct ms_sampler *sampler)
         return "no backward pass was seen";
     }
     if (sampler->to->headroom.per_step_bytes == 0) {
-        return "nothing that follows the batch was live at the peak";
+        return "nothing that grows with the batch was live at the peak";
     }
     if (has_grown(sampler)) {
-        return "memory grew from step to step: what is needed is not the batch's alone";
+        return "memory grew from step to step, so the need does not depend on the batch alone";
     }
     if (has_recovered(sampler)) {
-        return "it ran out of memory and went on: its batches need not be alike";
+        return "it ran out of memory and continued, so its batches may differ";
     }
     return NULL;
 }
@@ -197,10 +197,9 @@ static void doubt(const struct ms_sampler *sampler, struct ms_headroom *headroom
     headroom->flat =
         headroom->binding_per_step_bytes < headroom->binding_persistent_bytes / LEAST_FOLLOWING;
     if (headroom->flat) {
-        headroom->why = "the peak does not follow the batch";
+        headroom->why = "the peak does not depend on the batch size";
     } else if (headroom->largest_factor < 1 && moved_nothing(sampler)) {
-        headroom->why =
-            "more was live than the cap has room for, and nothing was moved to the host";
+        headroom->why = "more was live than the cap allows, although nothing was moved to the host";
     }
     headroom->known = !headroom->why;
 }

@@ -547,7 +547,7 @@ Test(leaks, a_model_that_is_too_large_is_not_told_to_make_its_batch_smaller)
     born(LOOP_GRADIENT, GIB);
     dies_at(LOOP_GRADIENT, MIB);
     cr_expect(judgement.of_the_model);
-    expect_said("  next   a smaller model, or ");
+    expect_said("  next   a smaller model, ");
 }
 
 Test(leaks, a_batch_that_is_too_large_is)
@@ -566,7 +566,7 @@ Test(leaks, one_tensor_that_is_most_of_the_device_is_what_to_make_smaller)
     born(LOOP_PARAMETER, MIB);
     requested_bytes = 3 * GIB;
     dies_at(LOOP_INPUT, MIB);
-    expect_said("  next   a smaller batch or shape of that one tensor");
+    expect_said("  next   a smaller batch or shape for that one tensor");
 }
 
 /* Input, model and evaluation hold as much as each other: none of them is the line to name. */

@@ -39,8 +39,8 @@ Test(verdict, demand)
 
     expect(&state, MS_VERDICT_DEMAND, 8 * GIB + 400 * MIB,
            "OUT OF MEMORY: asked for 11.00 GiB, 8.39 GiB short of the device (24.00 GiB). demand: "
-           "what is in use and the request come to 32.39 GiB on a device of 24.00 GiB, nothing is "
-           "fragmented.");
+           "memory in use and the request come to 32.39 GiB on a device of 24.00 GiB, and nothing "
+           "is fragmented.");
 }
 
 Test(verdict, cap)
@@ -52,8 +52,8 @@ Test(verdict, cap)
     state.fraction = 0.5;
     expect(&state, MS_VERDICT_CAP, 400 * MIB,
            "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the cap (12.00 GiB, fraction "
-           "0.5). cap: what is in use and the request come to 12.39 GiB, which the device (24.00 "
-           "GiB) has; the cap does not allow it.");
+           "0.5). cap: memory in use and the request come to 12.39 GiB, which the device (24.00 "
+           "GiB) has, but the cap does not allow.");
 }
 
 Test(verdict, others_have_the_rest_of_a_shared_cap)
@@ -70,7 +70,7 @@ Test(verdict, others_have_the_rest_of_a_shared_cap)
     };
     expect(&state, MS_VERDICT_CAP, 1 * GIB + 400 * MIB,
            "OUT OF MEMORY: asked for 2.00 GiB, 1.39 GiB short of what others leave of the cap "
-           "(2.00 GiB of 12.00 GiB). cap: what is in use and the request come to 3.39 GiB, which "
+           "(2.00 GiB of 12.00 GiB). cap: memory in use and the request come to 3.39 GiB, which "
            "the cap (12.00 GiB) allows, but other processes of its group hold 10.00 GiB of it (3, "
            "the largest rank 5, python3, pid 4711: 7.00 GiB).");
     state.shared.largest_rank = -1;
@@ -84,10 +84,11 @@ Test(verdict, spill_limit)
 
     state.spill_limit_bytes = 4 * GIB;
     state.spill_left_bytes = 1 * GIB;
-    expect(&state, MS_VERDICT_SPILL_LIMIT, 1 * GIB + 400 * MIB,
-           "OUT OF MEMORY: asked for 2.00 GiB, 1.39 GiB short of the device (24.00 GiB). "
-           "spill_limit: 3.00 GiB of the 4.00 GiB of host memory that live memory may move to are "
-           "taken; the request needs at least 4.39 GiB of it (MEMSHIM_SPILL_LIMIT).");
+    expect(
+        &state, MS_VERDICT_SPILL_LIMIT, 1 * GIB + 400 * MIB,
+        "OUT OF MEMORY: asked for 2.00 GiB, 1.39 GiB short of the device (24.00 GiB). spill_limit: "
+        "live memory takes 3.00 GiB of the 4.00 GiB of host memory that it may move to "
+        "(MEMSHIM_SPILL_LIMIT); with the request it needs at least 4.39 GiB.");
 }
 
 Test(verdict, what_no_spill_makes_fit_is_demand)
@@ -121,7 +122,7 @@ Test(verdict, fragmentation_in_holes_that_nobody_may_take)
     state.largest_free_bytes = 200 * MIB;
     expect(&state, MS_VERDICT_FRAGMENTATION, 400 * MIB,
            "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the device (24.00 GiB). "
-           "fragmentation: 3.00 GiB lie free in holes that could not be given elsewhere; the "
+           "fragmentation: 3.00 GiB are free in holes that could not be used elsewhere; the "
            "largest free range was 200.0 MiB.");
 }
 
@@ -134,7 +135,7 @@ Test(verdict, holes_under_a_cap_are_fragmentation)
     state.live_bytes = 10 * GIB;
     expect(&state, MS_VERDICT_FRAGMENTATION, 400 * MIB,
            "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the cap (12.00 GiB). "
-           "fragmentation: 1.00 GiB lie free in holes that could not be given elsewhere.");
+           "fragmentation: 1.00 GiB are free in holes that could not be used elsewhere.");
 }
 
 /* The same of a U-Net: the verdict was "cap", where the batch needed less than the cap. */
@@ -149,7 +150,7 @@ Test(verdict, a_unet_of_which_no_hole_could_be_taken)
     state.pinned_by = MS_PINNED_BY_NO_HOST;
     expect(&state, MS_VERDICT_FRAGMENTATION, 16 * MIB + 924 * KIB,
            "OUT OF MEMORY: asked for 41.3 MiB, 16.9 MiB short of the cap (1.59 GiB). "
-           "fragmentation: 68.7 MiB lie free in holes that could not be given elsewhere (no host "
+           "fragmentation: 68.7 MiB are free in holes that could not be used elsewhere (no host "
            "memory could stand in for them).");
 }
 
@@ -160,14 +161,14 @@ Test(verdict, where_hardly_anything_was_left_nothing_is_fragmented)
     state.live_bytes -= 51 * MIB;
     expect(&state, MS_VERDICT_DEMAND, 36 * MIB,
            "OUT OF MEMORY: asked for 60.0 MiB, 36.0 MiB short of the device (24.00 GiB). demand: "
-           "what is in use and the request come to 23.99 GiB of 24.00 GiB, nothing was left but "
+           "memory in use and the request come to 23.99 GiB of 24.00 GiB, so nothing was left but "
            "51.0 MiB in holes.");
     state.cap_bytes = 23 * GIB + 1000 * MIB;
     state.device_total_bytes = 25 * GIB;
     expect(&state, MS_VERDICT_CAP, 60 * MIB,
-           "OUT OF MEMORY: asked for 60.0 MiB, 60.0 MiB short of the cap (23.98 GiB). cap: what is "
-           "in use and the request come to 23.99 GiB, which the device (25.00 GiB) has; the cap "
-           "does not allow it; the 51.0 MiB in holes would not have been enough.");
+           "OUT OF MEMORY: asked for 60.0 MiB, 60.0 MiB short of the cap (23.98 GiB). cap: memory "
+           "in use and the request come to 23.99 GiB, which the device (25.00 GiB) has, but the "
+           "cap does not allow; the 51.0 MiB in holes would not have been enough.");
 }
 
 /* PyTorch had got a page of 20 MiB, the second was refused, and it gave the first back: then more
@@ -180,11 +181,10 @@ Test(verdict, pages_that_were_given_back_are_part_of_the_request)
     state.refused_bytes = 40 * MIB;
     state.driver_free_known = 1;
     state.cap_bytes = 4 * GIB + 434 * MIB;
-    expect(
-        &state, MS_VERDICT_CAP, 6 * MIB,
-        "OUT OF MEMORY: asked for 30.0 MiB, and PyTorch for 40.0 MiB to put it in, 6.0 MiB short "
-        "of the cap (4.42 GiB). cap: what is in use and the request come to 4.42 GiB of 4.42 "
-        "GiB, nothing was left.");
+    expect(&state, MS_VERDICT_CAP, 6 * MIB,
+           "OUT OF MEMORY: asked for 30.0 MiB (PyTorch asked the driver for 40.0 MiB), 6.0 MiB "
+           "short of the cap (4.42 GiB). cap: memory in use and the request come to 4.42 GiB of "
+           "4.42 GiB, so nothing was left.");
 }
 
 Test(verdict, holes_that_would_not_have_been_enough_are_demand)
@@ -220,7 +220,7 @@ Test(verdict, other_process)
     expect(&state, MS_VERDICT_OTHER_PROCESS, 2 * GIB + 400 * MIB,
            "OUT OF MEMORY: asked for 4.00 GiB, 2.39 GiB short of what other processes leave of the "
            "device (12.00 GiB of 24.00 GiB). other_process: other processes hold 12.00 GiB of the "
-           "device; without them the 14.39 GiB in use and asked for would have fitted.");
+           "device; without them, memory in use and the request (14.39 GiB) would have fitted.");
 }
 
 Test(verdict, pytorch_own_limit)
@@ -229,10 +229,10 @@ Test(verdict, pytorch_own_limit)
 
     state.source = MS_OOM_TORCH;
     expect(&state, MS_VERDICT_CAP, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
-           "cap: the bytes were there, PyTorch itself refused: its "
-           "set_per_process_memory_fraction, which counts what it keeps cached, or an allocator of "
-           "the program's own in one of its memory pools.");
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. cap: "
+           "enough memory was free, but PyTorch itself refused, because of "
+           "set_per_process_memory_fraction, which also counts its cache, or of the program's own "
+           "allocator in one of its memory pools.");
 }
 
 /* Also where the bytes lie in holes: nobody asked for them. */
@@ -242,10 +242,11 @@ Test(verdict, after_another_error_of_the_drivers_no_limit_is_blamed)
 
     state.source = MS_OOM_TORCH;
     state.driver_error = 801;
-    expect(&state, MS_VERDICT_NOT_DEVICE, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
-           "not_device: the bytes were there, PyTorch gave up after the driver's answer 801 "
-           "(CUresult), which is none of memory.");
+    expect(
+        &state, MS_VERDICT_NOT_DEVICE, 0,
+        "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
+        "not_device: enough memory was free, but PyTorch gave up after the driver returned error "
+        "801 (CUresult), which is not about memory.");
     state.cap_bytes = state.charged_bytes;
     state.reclaimable_bytes = 2 * GIB;
     cr_assert_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
@@ -263,9 +264,9 @@ Test(verdict, a_page_that_did_not_fit_is_no_limit_of_pytorchs)
     state.refused_bytes = 20 * MIB;
     state.cap_bytes = 4 * GIB + 415 * MIB;
     expect(&state, MS_VERDICT_CAP, 5 * MIB,
-           "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, 5.0 MiB short "
-           "of the cap (4.41 GiB). cap: what is in use and the request come to 4.39 GiB of 4.41 "
-           "GiB, nothing was left.");
+           "OUT OF MEMORY: asked for 1.0 MiB (PyTorch asked the driver for 20.0 MiB), 5.0 MiB "
+           "short of the cap (4.41 GiB). cap: memory in use and the request come to 4.39 GiB of "
+           "4.41 GiB, so nothing was left.");
 }
 
 Test(verdict, what_is_left_is_said_beside_what_pytorch_asks_for)
@@ -276,9 +277,9 @@ Test(verdict, what_is_left_is_said_beside_what_pytorch_asks_for)
     state.refused_bytes = 20 * MIB;
     state.cap_bytes = 1016 * MIB;
     expect(&state, MS_VERDICT_CAP, 4 * MIB,
-           "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, 4.0 MiB short "
-           "of the cap (1016.0 MiB). cap: what is in use and the request come to 1001.0 MiB of "
-           "1016.0 MiB; the 15.0 MiB left beside them are less than the 20.0 MiB that PyTorch asks "
+           "OUT OF MEMORY: asked for 1.0 MiB (PyTorch asked the driver for 20.0 MiB), 4.0 MiB "
+           "short of the cap (1016.0 MiB). cap: memory in use and the request come to 1001.0 MiB "
+           "of 1016.0 MiB; the 15.0 MiB that are left are less than the 20.0 MiB that PyTorch asks "
            "for at a time.");
 }
 
@@ -290,13 +291,12 @@ Test(verdict, a_refusal_with_the_bytes_there_blames_neither_the_cap_nor_pytorch)
     state.refused_bytes = 20 * MIB;
     state.cap_bytes = 4 * GIB + 440 * MIB;
     state.largest_free_bytes = 3 * MIB;
-    expect(
-        &state, MS_VERDICT_NOT_DEVICE, 0,
-        "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, with 40.0 MiB of "
-        "the cap (4.43 GiB) free. not_device: 40.0 MiB are free as far as it is known, and "
-        "the cap allows the request: something else was missing, such as host memory, address "
-        "space (ulimit -v) or room in a memory pool of fixed size, or MPS has a limit, or the "
-        "bytes came free just then.");
+    expect(&state, MS_VERDICT_NOT_DEVICE, 0,
+           "OUT OF MEMORY: asked for 1.0 MiB (PyTorch asked the driver for 20.0 MiB), with 40.0 "
+           "MiB of the cap (4.43 GiB) free. not_device: 40.0 MiB are free as far as is known, and "
+           "the cap allows the request: something else was missing, such as host memory, address "
+           "space (ulimit -v), room in a memory pool of fixed size or an MPS limit; or the memory "
+           "became free just afterwards.");
 }
 
 Test(verdict, the_bytes_were_freed_but_work_still_uses_them)
@@ -309,7 +309,7 @@ Test(verdict, the_bytes_were_freed_but_work_still_uses_them)
     expect(&state, MS_VERDICT_FRAGMENTATION, 1 * GIB,
            "OUT OF MEMORY: asked for 1.00 GiB, 1.00 GiB short of the device (24.00 GiB). "
            "fragmentation: 2.00 GiB were freed, but queued work may still use them, and did not "
-           "end while that was waited for (MEMSHIM_WAIT_MS).");
+           "end while memshim waited for it (MEMSHIM_WAIT_MS).");
 }
 
 /* Free bytes of the driver's are in no range of anybody's: nothing is fragmented. */
@@ -322,8 +322,8 @@ Test(verdict, the_driver_had_the_bytes_and_refused)
     expect(&state, MS_VERDICT_NOT_DEVICE, 0,
            "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
            "not_device: the driver says that 19.61 GiB are free, and the cap allows the request: "
-           "something else was missing, such as host memory, address space (ulimit -v) or room in "
-           "a memory pool of fixed size, or MPS has a limit, or the bytes came free just then.");
+           "something else was missing, such as host memory, address space (ulimit -v), room in a "
+           "memory pool of fixed size or an MPS limit; or the memory became free just afterwards.");
 
     /* Only with what lies free in the pool would it have fitted below the cap. */
     state.cap_bytes = 5 * GIB;
@@ -341,11 +341,10 @@ Test(verdict, the_control_group_has_a_limit)
     state.limited_by = MS_LIMITED_BY_CGROUP;
     state.limit_bytes = 6 * GIB;
     state.limit_used_bytes = 6 * GIB - 256 * MIB; /* another process of the group has the rest */
-    expect(
-        &state, MS_VERDICT_DRIVER_LIMIT, 768 * MIB,
-        "OUT OF MEMORY: asked for 1.00 GiB, 768.0 MiB short of what the driver allows (6.00 GiB). "
-        "driver_limit: the control group of this process may have 6.00 GiB of the device "
-        "(dmem.max) and has 5.75 GiB; what is in use and the request come to 5.39 GiB.");
+    expect(&state, MS_VERDICT_DRIVER_LIMIT, 768 * MIB,
+           "OUT OF MEMORY: asked for 1.00 GiB, 768.0 MiB short of what the driver allows (6.00 "
+           "GiB). driver_limit: the control group of this process may have 6.00 GiB of the device "
+           "(dmem.max) and has 5.75 GiB; memory in use and the request come to 5.39 GiB.");
 
     /* The driver may say that no more is free than the limit leaves: nobody else is to blame. */
     state.driver_free_bytes = 256 * MIB;
@@ -367,11 +366,10 @@ Test(verdict, mps_has_a_limit)
     state.driver_free_known = 1;
     state.limited_by = MS_LIMITED_BY_MPS;
     state.limit_bytes = 5 * GIB;
-    expect(
-        &state, MS_VERDICT_DRIVER_LIMIT, 400 * MIB,
-        "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of what the driver allows (5.00 GiB). "
-        "driver_limit: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT allows this process 5.00 GiB of the "
-        "device; what is in use and the request come to 5.39 GiB.");
+    expect(&state, MS_VERDICT_DRIVER_LIMIT, 400 * MIB,
+           "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of what the driver allows (5.00 "
+           "GiB). driver_limit: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT allows this process 5.00 GiB of "
+           "the device; memory in use and the request come to 5.39 GiB.");
 
     /* The cap is the tighter one. */
     state.cap_bytes = 4 * GIB + 800 * MIB;
@@ -393,9 +391,9 @@ Test(verdict, pytorch_has_a_limit_by_its_settings)
     state.limited_by = MS_LIMITED_BY_TORCH_CONF;
     state.limit_bytes = 5 * GIB;
     expect(&state, MS_VERDICT_CAP, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
-           "cap: the bytes were there, PyTorch itself refused: per_process_memory_fraction in "
-           "PYTORCH_ALLOC_CONF allows it 5.00 GiB, what it keeps cached included.");
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. cap: "
+           "enough memory was free, but PyTorch itself refused: per_process_memory_fraction in "
+           "PYTORCH_ALLOC_CONF allows it 5.00 GiB, including its cache.");
 }
 
 /* The host's room for what is spilled is no part of what the device holds. */
@@ -438,7 +436,7 @@ Test(verdict, why_nothing_went_to_the_host)
     state.spill_limit_bytes = state.spill_left_bytes = 8 * GIB;
     state.movable_bytes = 8 * GIB;
     cr_expect_eq(ms_verdict_parts(&state, NULL, NULL, 0, why, sizeof(why)), MS_VERDICT_NOT_DEVICE);
-    cr_expect(strstr(why, "8.00 GiB of what is live could have gone to the host"), "%s", why);
+    cr_expect(strstr(why, "8.00 GiB of live memory could have moved to the host"), "%s", why);
 }
 
 /* ---- the rule, on both sides of each of its bounds ---- */
