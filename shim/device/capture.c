@@ -120,9 +120,9 @@ void ms_captures_unseen(void)
     if (!atomic_exchange(&unseen, true)) {
         prepare();
         announce();
-        ms_log(MS_LOG_WARN, "the program may capture graphs in a way that memshim does not know: "
-                            "from here on memory is treated as while a graph is captured, and "
-                            "some of it may not serve again");
+        ms_log(MS_LOG_WARN,
+               "the program may capture graphs in a way that memshim does not know: from here on "
+               "memshim treats memory as during a capture, and some of it may not be used again");
     }
 }
 

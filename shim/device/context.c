@@ -291,8 +291,8 @@ void ms_context_close(struct ms_context *context)
     }
     if (atomic_load(&context->users) != 0) {
         MS_LOG_ONCE(MS_LOG_WARN,
-                    "device %d: a context is destroyed while a call of the driver's "
-                    "that memshim has made in it does not return",
+                    "device %d: a context is destroyed while a call of the driver that memshim "
+                    "made in it has not returned",
                     context->device->ordinal);
     }
 }

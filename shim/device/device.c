@@ -235,7 +235,8 @@ CUresult ms_device_use(int ordinal, struct ms_device **out)
 {
     *out = NULL;
     if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
-        MS_LOG_ONCE(MS_LOG_WARN, "device %d is beyond the %d that memshim knows; it is left alone",
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d is beyond the %d that memshim supports; memshim leaves it alone",
                     ordinal, MS_DEVICES_MAX);
         return CUDA_SUCCESS;
     }

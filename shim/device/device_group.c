@@ -155,8 +155,8 @@ static void say_joined(const struct ms_device *device, const char *name, uint64_
     const uint64_t group_cap = ms_group_cap_bytes(device->group);
     if (group_cap != own_cap_bytes) {
         ms_log(MS_LOG_WARN,
-               "device %d: the cap of %s is %s, as its first process had it, not %s; the smaller "
-               "counts here",
+               "device %d: the cap of %s is %s, set by its first process, not %s; the smaller one "
+               "applies here",
                device->ordinal, name, ms_bytes_text(group_cap, cap, sizeof cap),
                ms_bytes_text(own_cap_bytes, own, sizeof own));
     }
@@ -194,7 +194,7 @@ void ms_device_group_join(struct ms_device *device)
     (void)ms_group_sweep(MS_GROUP_FOLDER);
     device->group = ms_group_join(&wish, &why);
     if (device->group == NULL) {
-        ms_log(MS_LOG_WARN, "device %d: its cap bounds this process alone, not %s: %s",
+        ms_log(MS_LOG_WARN, "device %d: its cap limits only this process, not %s: %s",
                device->ordinal, name, why);
         return;
     }

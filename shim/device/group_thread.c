@@ -149,8 +149,8 @@ void ms_group_thread_start(struct ms_device *device)
         (void)pthread_detach(thread);
     } else {
         ms_log(MS_LOG_WARN,
-               "device %d: no thread can be had for its group; other processes of it get what lies "
-               "idle here only when this one gives it by itself",
+               "device %d: no thread could be started for its group; other processes of the group "
+               "get idle memory of this one only when it releases memory by itself",
                device->ordinal);
     }
 }

@@ -262,8 +262,8 @@ bool ms_overhead_expect_context(struct ms_device *device, uint64_t *kept_bytes)
     if (!ms_device_set_aside(device, bytes)) {
         char text[24];
         MS_LOG_ONCE(MS_LOG_WARN,
-                    "device %d: the cap has no room for another context (%s, as the one before "
-                    "it took); it is refused as out of memory",
+                    "device %d: the cap has no room for another context (%s, as much as the one "
+                    "before); it is refused as out of memory",
                     device->ordinal, ms_bytes_text(bytes, text, sizeof text));
         return false;
     }

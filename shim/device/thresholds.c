@@ -26,10 +26,9 @@ static const char *const threshold_names[] = {"normal", "warning", "critical", "
 static const char *what_follows(const struct ms_device *device, int state)
 {
     if (state == 2) {
-        return "; what is cached is given back";
+        return "; cached memory is released";
     }
-    return state == 3 && device->spill_limit_bytes != 0 ? "; what is cold moves to host memory"
-                                                        : "";
+    return state == 3 && device->spill_limit_bytes != 0 ? "; cold memory moves to the host" : "";
 }
 
 struct share_text {

@@ -54,7 +54,7 @@ static void at_exit(int status, void *unused)
     }
     const char *copy = ms_copy_behind();
     if (copy != NULL) {
-        ms_log(MS_LOG_WARN, "%s is preloaded too, behind this memshim, and did nothing", copy);
+        ms_log(MS_LOG_WARN, "%s is preloaded as well, after this memshim, and did nothing", copy);
     }
     if (ms_guard.inside) {
         ms_session_left(); /* called by a signal handler: this thread will never release what it

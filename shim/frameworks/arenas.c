@@ -13,12 +13,12 @@ static const struct {
     const char *note;
 } arenas[] = {
     {"libonnxruntime_providers_cuda.so",
-     "ONNX Runtime's arena is seen as the blocks that it takes, not as the tensors in them; with "
-     "its CUDA provider's arena_extend_strategy=kSameAsRequested a block is as large as what it "
-     "was taken for"},
-    {"librmm.so", "a pool or an arena of RMM's is seen as the blocks that it takes, unless "
-                  "memshim.rmm.seen() is "
-                  "put around it; its cuda and cuda_async resources are seen whole"},
+     "memshim sees the blocks that ONNX Runtime's arena takes, not the tensors in them; with its "
+     "CUDA provider's arena_extend_strategy=kSameAsRequested a block is as large as the request "
+     "that it serves"},
+    {"librmm.so", "memshim sees the blocks that a pool or an arena of RMM takes, not what is in "
+                  "them, unless memshim.rmm.seen() is put around it; it sees every allocation of "
+                  "RMM's cuda and cuda_async resources"},
 };
 
 void ms_arenas_end(void)

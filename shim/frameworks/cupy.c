@@ -140,13 +140,13 @@ static bool run_lines(object_t *names)
 /* False: not yet. A failed attempt is not repeated. */
 static bool install(void)
 {
-    static const char text[] = "CuPy's arrays are seen through a memory hook of memshim's; nothing "
-                               "is taken out of its pool's blocks";
+    static const char text[] = "memshim sees CuPy's arrays through a memory hook; it takes no "
+                               "memory out of the blocks of CuPy's pool";
     object_t *module = python.module(OWN_MODULE);
     object_t *names = module != NULL ? python.names(module) : NULL;
     if (names == NULL || !run_lines(names)) {
         python.clear_error();
-        ms_log(MS_LOG_INFO, "CuPy's arrays are not seen: no memory hook could be made");
+        ms_log(MS_LOG_INFO, "memshim does not see CuPy's arrays: no memory hook could be made");
         return true;
     }
     object_t *installed = python.name(names, "INSTALLED");

@@ -62,9 +62,9 @@ static bool is_limited(const struct pjrt_client_create *args)
     if (option_of(args, FRACTION) == NULL) {
         return false;
     }
-    static const char text[] =
-        "JAX's allocator was left as it is, whose arrays are not seen: XLA_CLIENT_MEM_FRACTION "
-        "limits it. MEMSHIM_FRACTION instead caps everything, with every array seen";
+    static const char text[] = "memshim left JAX's allocator as it is, and does not see its "
+                               "arrays: XLA_CLIENT_MEM_FRACTION limits it. With MEMSHIM_FRACTION "
+                               "instead, memshim caps everything and sees every array";
     ms_session_note(text);
     ms_log(MS_LOG_INFO, "%s", text);
     return true;

@@ -50,9 +50,9 @@ char *ms_nccl_graph_register(const void *caller)
         !ms_nccl_takes_one_chunk(caller)) {
         return NULL;
     }
-    static const char text[] =
-        "NCCL is told " MS_NCCL_GRAPH_VARIABLE "=0: with expandable segments this version may hang "
-        "in CUDA graphs; set the variable, or a later NCCL, to have it otherwise";
+    static const char text[] = "NCCL is told " MS_NCCL_GRAPH_VARIABLE
+                               "=0, because with expandable segments this version may hang in CUDA "
+                               "graphs; set the variable, or use a later NCCL, to change that";
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&said)) {
         ms_session_note(text);

@@ -192,7 +192,7 @@ static char *answer_for(int row, char *value)
     }
     atomic_store(&expandable, options->torch == MS_TORCH_NATIVE);
     say_once(MS_LOG_INFO, ours,
-             "was switched on by memshim; what PYTORCH_ALLOC_CONF says of it wins");
+             "was switched on by memshim; PYTORCH_ALLOC_CONF takes precedence if it names it");
     return merged;
 }
 

@@ -90,13 +90,12 @@ static const char *trouble_with(const struct stat *status)
 /* Null: the file is locked and valid; "": it was removed meanwhile. */
 static const char *lock_good(int fd, struct stat *status)
 {
-    const char *why =
-        fstat(fd, status) != 0 ? "its file cannot be looked at" : trouble_with(status);
+    const char *why = fstat(fd, status) != 0 ? "its file cannot be examined" : trouble_with(status);
     if (why == NULL && !lock(fd)) {
         why = "its file stayed locked";
     }
     if (why == NULL && fstat(fd, status) != 0) {
-        why = "its file cannot be looked at";
+        why = "its file cannot be examined";
     }
     return why == NULL && status->st_nlink == 0 ? "" : why;
 }

@@ -20,16 +20,16 @@ static CUresult name_block(struct ms_device *device, CUdeviceptr_v2 addr, CUipcM
     }
     CUresult result = ms_exports_name(device, addr, out);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
-        MS_LOG_ONCE(MS_LOG_WARN,
-                    "cuIpcGetMemHandle was refused: the device's chunks cannot be given to other "
-                    "processes; set MEMSHIM_FORWARD to the library or line that allocates the "
-                    "memory (the report names it), as in libcomm.so or train.py:42: then the "
-                    "driver allocates it");
+        MS_LOG_ONCE(
+            MS_LOG_WARN,
+            "cuIpcGetMemHandle was refused: the device's chunks cannot be shared with other "
+            "processes; set MEMSHIM_FORWARD to the library or line that allocates the memory (the "
+            "report names it), as in libcomm.so or train.py:42, so that the driver allocates it");
     } else if (result == CUDA_SUCCESS) {
         MS_LOG_ONCE(MS_LOG_INFO,
                     "memory is shared by cuIpcGetMemHandle: processes under memshim can open it; "
-                    "where another is refused (invalid value), set MEMSHIM_FORWARD to the library "
-                    "or line that allocates it, as in libcomm.so or train.py:42");
+                    "if another process is refused (invalid value), set MEMSHIM_FORWARD to the "
+                    "library or line that allocates it, as in libcomm.so or train.py:42");
     }
     return result;
 }

@@ -22,20 +22,20 @@ static void say_status(const struct ms_device *device, ms_status_t status)
     case MS_ERR_NOT_READY:
         MS_LOG_ONCE(MS_LOG_WARN,
                     "device %d: the framework's total of live bytes differs from the sum of its "
-                    "reports; some of its tensors are missing in the report, and nothing is taken "
-                    "out of its segments any more",
+                    "reports; some of its tensors are missing from the report, and memshim takes "
+                    "no more memory out of its segments",
                     device->ordinal);
         break;
     case MS_ERR_INVALID:
         MS_LOG_ONCE(MS_LOG_INFO,
-                    "device %d: the framework reported a tensor over another, or the death of one "
-                    "that was not there; nothing is taken out of its segments any more",
+                    "device %d: the framework reported a tensor on top of another, or the free of "
+                    "one that did not exist; memshim takes no more memory out of its segments",
                     device->ordinal);
         break;
     default:
         MS_LOG_FATAL_ONCE(
-            "ERROR: device %d: a new tensor lies on memory that could not be put back "
-            "(error %d), not even from the host; the program will fail where it uses it",
+            "ERROR: device %d: a new tensor lies on addresses whose memory could not be put back "
+            "(error %d), not even with host memory; the program will fail when it uses the tensor",
             device->ordinal, status);
     }
 }

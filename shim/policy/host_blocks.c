@@ -159,7 +159,7 @@ bool ms_host_block_alloc(struct ms_device *device, uint64_t bytes, uint32_t site
     ms_grant_emit_host(MS_EVENT_HOST_ALLOC, &grant);
     MS_LOG_ONCE(MS_LOG_WARN,
                 "device %d: no device memory was left for %s; it lies in %s, where it stays, and "
-                "work on it is slow (what lives on the device cannot move: %s)",
+                "work on it is slow (live memory on the device cannot move: %s)",
                 device->ordinal, ms_bytes_text(bytes, text, sizeof text),
                 managed ? "managed memory on the host" : "pinned host memory",
                 device->no_host_access ? device->no_host_access : "it cannot map memory");

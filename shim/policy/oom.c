@@ -26,7 +26,7 @@
 
 /* Why memory is short is known at once. What grew, step by step, is known only from the whole
  * run. */
-#define GROWTH_IN_REPORT " What has grown over the run, if anything, is in the report."
+#define GROWTH_IN_REPORT " If memory grew over the run, the report says where."
 
 /* The driver's last refusal on this thread. Before PyTorch raises its error, it gives back the
  * pages that it had got for the request. So only this knows how large the request was. */
@@ -293,8 +293,8 @@ static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
     ms_pool_stats(device->pool, &stats);
     if (stats.hole_bytes >= requested_bytes) {
         MS_LOG_ONCE(MS_LOG_WARN,
-                    "device %d: %s lie in holes of PyTorch's segments and could not be taken: "
-                    "that needs host memory which the device can reach, and there is none (%s)",
+                    "device %d: %s in holes of PyTorch's segments could not be used: that needs "
+                    "host memory that the device can reach, and there is none (%s)",
                     device->ordinal, ms_bytes_text(stats.hole_bytes, text, sizeof text),
                     device->no_host_access);
     }

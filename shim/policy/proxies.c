@@ -254,7 +254,7 @@ static CUresult pin_page(const struct page *page, CUmemGenericAllocationHandle_v
     if ((status == MS_OK && info.chunk == 0) || status == MS_ERR_NOT_SUPPORTED) {
         MS_LOG_ONCE(
             MS_LOG_WARN,
-            "a page of PyTorch's is in parts that cannot be put together here, and cannot be "
+            "a page of PyTorch's consists of parts that cannot be joined here, so it cannot be "
             "shared with another process or device; MEMSHIM_TORCH=off keeps pages whole");
         return CUDA_ERROR_NOT_SUPPORTED;
     }

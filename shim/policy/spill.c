@@ -150,10 +150,9 @@ static void say_lost(const struct ms_device *device, const struct ms_spill_stats
 {
     char lost[24];
     if (stats->lost_bytes != 0) {
-        MS_LOG_FATAL_ONCE(
-            "device %d: the driver failed again and again while memory moved; %s of it "
-            "cannot be mapped any more, and work that touches it will fail",
-            device->ordinal, ms_bytes_text(stats->lost_bytes, lost, sizeof lost));
+        MS_LOG_FATAL_ONCE("device %d: the driver failed again and again while memory moved; %s of "
+                          "it can no longer be mapped, and work that uses it will fail",
+                          device->ordinal, ms_bytes_text(stats->lost_bytes, lost, sizeof lost));
     }
 }
 
@@ -164,21 +163,21 @@ static void say_spilled(const struct ms_device *device, const struct ms_spill_st
     if (stats->spills != 0) {
         MS_LOG_ONCE(MS_LOG_WARN,
                     "device %d: its memory ran short; %s that were not used lately moved to host "
-                    "memory (at most %s may). They keep their addresses, and the run goes on, more "
-                    "slowly where they are used; the report says what it costs",
+                    "memory (the limit is %s). They keep their addresses, and the run continues, "
+                    "but work on them is slower; the report says what it costs",
                     device->ordinal, ms_bytes_text(stats->down_bytes, moved, sizeof moved),
                     ms_bytes_text(device->spill_limit_bytes, limit, sizeof limit));
     }
     if (stats->thrashed_bytes != 0) {
         MS_LOG_ONCE(MS_LOG_WARN,
                     "device %d: %s moved to host memory and back over and over; they stay there "
-                    "from now on, so that the rest need not move",
+                    "from now on, so that the rest does not have to move",
                     device->ordinal, ms_bytes_text(stats->thrashed_bytes, moved, sizeof moved));
     }
     if (stats->halts_refused != 0 && ms_gate_refusal() == NULL) {
         MS_LOG_ONCE(MS_LOG_WARN,
-                    "device %d: its work did not come to rest, or was being captured, when memory "
-                    "was to be moved to the host; nothing was moved then",
+                    "device %d: memory had to move to the host, but the device's work did not "
+                    "finish, or was being captured; nothing was moved",
                     device->ordinal);
     }
 }

@@ -160,7 +160,7 @@ static bool recall(const struct ms_remembered *remembered, const char *key, int6
     if (!ms_remembered_read(remembered, key, &answer, &trouble)) {
         if (trouble) {
             MS_LOG_ONCE(MS_LOG_WARN,
-                        "what an earlier test found out is not used, and replaced: %s/%s is %s",
+                        "the result of an earlier test is not used, and is replaced: %s/%s is %s",
                         remembered->path, key, trouble);
         }
         return false;
@@ -177,8 +177,8 @@ static void say_trouble(const struct ms_remembered *remembered)
 {
     if (remembered->trouble) {
         MS_LOG_ONCE(remembered->state == MS_REMEMBERED_UNSAFE ? MS_LOG_WARN : MS_LOG_INFO,
-                    "what a test of the device finds out is not remembered: %s: %s",
-                    remembered->path, remembered->trouble);
+                    "the results of tests of the device are not saved: %s: %s", remembered->path,
+                    remembered->trouble);
     }
 }
 
@@ -200,7 +200,7 @@ static void probe(const char *name, const char *argument, const char *key, struc
         const struct ms_remembered_answer answer = {.code = result->code, .when_ns = now_ns()};
         if (remembered->state == MS_REMEMBERED_OPEN &&
             !ms_remembered_write(remembered, key, &answer)) {
-            MS_LOG_ONCE(MS_LOG_INFO, "what a test of the device found out cannot be written to %s",
+            MS_LOG_ONCE(MS_LOG_INFO, "the result of a test of the device cannot be written to %s",
                         remembered->path);
         }
     }

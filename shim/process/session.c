@@ -261,9 +261,9 @@ void ms_session_end(int status)
     const int error = ms_trace_close(open, true, status);
     if (error != 0) {
         char reason[128];
-        ms_log(MS_LOG_WARN, "the trace in %s ends early: %s; what came after is in no report",
+        ms_log(MS_LOG_WARN, "the trace in %s ends early: %s; no report shows what came after that",
                ending.dir,
-               error == ESTALE ? "somebody has cut its file"
+               error == ESTALE ? "its file was truncated"
                                : strerror_r(error, reason, sizeof(reason)));
     }
     say_end(ms_report_process(ending.dir, ms_options()->report_wait_ns, ending.why,

@@ -259,7 +259,7 @@ static void say_full(void)
 {
     atomic_store_explicit(&full, true, memory_order_relaxed);
     MS_LOG_ONCE(MS_LOG_WARN, "there is no room for more call sites: memory that is asked for from "
-                             "new places has none in the report");
+                             "new places has no call site in the report");
 }
 
 static __attribute__((noinline, cold)) uint32_t meet(const struct stack *stack, ms_trace_t *trace)

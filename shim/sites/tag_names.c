@@ -139,8 +139,8 @@ uint32_t ms_tag_name(uint32_t outer, const char *name, size_t bytes, uint32_t co
         if (id == 0) {
             atomic_store_explicit(&closed, true, memory_order_relaxed);
             MS_LOG_ONCE(MS_LOG_WARN,
-                        "%u different tags were pushed, one within the other counted apart: new "
-                        "ones from here on count as the tag around them",
+                        "the program pushed %u different tags (nested ones count separately): from "
+                        "here on, a new tag counts as the tag around it",
                         MS_TAGS_MAX);
         }
     }

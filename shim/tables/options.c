@@ -69,11 +69,11 @@ static void warn_unknown(const char *variable, ms_options_warn_t warn, void *ctx
     char name[MS_OPTION_VALUE_CHARACTERS + 1], sentence[2 * MS_OPTION_VALUE_CHARACTERS + 128];
     (void)snprintf(name, sizeof(name), "%.*s", (int)length, variable);
     const char *meant = nearest_name(name + PREFIX_CHARACTERS);
-    (void)snprintf(sentence, sizeof(sentence),
-                   "%s is no option of memshim and has no effect%s%s%s (`memshim options` lists "
-                   "all)",
-                   name, meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
-                   meant != NULL ? "?" : "");
+    (void)snprintf(
+        sentence, sizeof(sentence),
+        "%s is not an option of memshim and has no effect%s%s%s (`memshim options` lists all)",
+        name, meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
+        meant != NULL ? "?" : "");
     warn(ctx, sentence);
 }
 

@@ -44,7 +44,7 @@ AMPLE_BYTES = 48 << 30
 CAP_RATIO = 1.02
 TIMEOUT_S = 300
 # What memshim says where it had no device memory left for a tensor.
-ON_HOST = ("they lie in host memory", "lies on memory that could not be put back")
+ON_HOST = ("they lie in host memory", "whose memory could not be put back")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ REAL = ("--steps", 11, "--batch", 24, "--length", 512, "--width", 768)
 SMALL = ("--steps", 4, "--batch", 8, "--length", 512, "--width", 256, "--layers", 2)
 GRANULE = 2 * MIB
 # What memshim says where it had no device memory left for a tensor.
-ON_HOST = ("they lie in host memory", "lies on memory that could not be put back")
+ON_HOST = ("they lie in host memory", "whose memory could not be put back")
 # Of peak live bytes: what is tried first, beyond which none is, and how near is near enough.
 FIRST, WIDEST = (1.01, 1.03, 1.1), 3.0
 TOLERANCE = 0.005

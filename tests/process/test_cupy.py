@@ -111,7 +111,7 @@ SWITCHED_OFF = """
 say(hooks=list(pool.get_memory_hooks()), module="_memshim_cupy" in sys.modules)
 """
 
-NOTE = "CuPy's arrays are seen"
+NOTE = "memshim sees CuPy's arrays"
 
 
 class Cupy(ProcessTest):

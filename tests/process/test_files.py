@@ -37,7 +37,7 @@ class CutTraces(test_top.TopTest):
             job.do("rounds 20000 0")
             said = job.end()
         self.assertEqual(job.process.returncode, 7)
-        self.assertIn(f"the trace in {folder} ends early: somebody has cut its file", said)
+        self.assertIn(f"the trace in {folder} ends early: its file was truncated", said)
 
     def test_to_nothing(self) -> None:
         self.cut(0)

@@ -209,7 +209,7 @@ class Cap(Group):
         (path,) = Path("/dev/shm").glob(f"memshim-*-{self.name}-*")
         path.chmod(0o644)
         one = self.start()
-        self.assertRegex(one.said(), r"its cap bounds this process alone, not run-.*: other users")
+        self.assertRegex(one.said(), r"its cap limits only this process, not run-.*: other users")
         self.assertNotEqual(one.ask("alloc 400"), "refused")
         self.assertEqual(one.ask("alloc 200"), "refused")
 

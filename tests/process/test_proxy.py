@@ -59,7 +59,7 @@ class Pages(ProcessTest):
         self.assertIn("asked for 860.0 MiB", self.hold("refused", MEMSHIM_LOG="info"))
 
     def test_a_sum_that_differs(self) -> None:
-        self.assertIn("nothing is taken out of its segments any more", self.hold("mismatch"))
+        self.assertIn("memshim takes no more memory out of its segments", self.hold("mismatch"))
 
     def test_peers_over_holes(self) -> None:
         self.hold("peers", SIMGPU_DEVICES=2)

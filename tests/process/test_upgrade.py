@@ -232,7 +232,7 @@ class SideBySide(StandingTest):
             said = job.end()
             self.assertEqual(job.process.returncode, int(STATUS), said)
         self.assertEqual(known["stats"]["live_bytes"], 4 * MIB)
-        self.assertIn(f"{old.library} is preloaded too, behind this memshim", said)
+        self.assertIn(f"{old.library} is preloaded as well, after this memshim", said)
         (folder,) = process_folders(self.output)
         self.assertEqual(report_of(folder)["versions"]["memshim"], NEWER)
 

@@ -398,7 +398,7 @@ class OutOfMemory(unittest.TestCase):
         job.result.check()
         events = job.only()["oom_events"]
         self.assertEqual([event["verdict"] for event in events], ["not_device", "cap"])
-        self.assertIn("gave up after the driver's answer", events[0]["sentence"])
+        self.assertIn("gave up after the driver returned error", events[0]["sentence"])
         self.assertEqual([event["rule"]["driver_error"] for event in events], [1, None])
 
     def test_what_a_request_lacks_is_spilled(self) -> None:

@@ -29,7 +29,7 @@ function trendFigures({ slope, growth, headroom }) {
   const largest = headroom?.estimated_largest_factor;
   return [
     slope ? figure("Growth", slope.why !== null ? "-" : growth.length > 0 ? grows() : "none",
-      slope.why ?? (growth.length > 0 ? `of ${countOf(growth.length, "call site")}${cap}` : "no call site keeps more and more")) : null,
+      slope.why ?? (growth.length > 0 ? `of ${countOf(growth.length, "call site")}${cap}` : "no call site keeps growing")) : null,
     headroom ? figure("Largest batch", headroom.why !== null || largest === 0 ? "-"
       : headroom.estimated_largest_batch !== null ? `${headroom.unbounded ? "over " : ""}${countOf(headroom.estimated_largest_batch, "sample")}`
       : headroom.unbounded ? `over ${largest}\u00a0\u00d7` : `${factorText(largest)}\u00a0\u00d7`,
@@ -40,8 +40,8 @@ function trendFigures({ slope, growth, headroom }) {
 // Of a run whose trace was replayed.
 function overheadFigure({ overhead }) {
   if (!overhead || overhead.ratio === null) return null;
-  return figure("Overhead ratio", overhead.ratio.toFixed(3), "the least device memory that carries it, by its peak of live bytes" +
-    (overhead.part_events === null ? "" : `; replayed: the first ${countOf(overhead.part_events, "event")} alone`) +
+  return figure("Overhead ratio", overhead.ratio.toFixed(3), "the least device memory that the run needs, divided by its peak of live bytes" +
+    (overhead.part_events === null ? "" : `; replayed: only the first ${countOf(overhead.part_events, "event")}`) +
     (overhead.torch_ratio === null ? "" : `; PyTorch alone: at most ${overhead.torch_ratio.toFixed(3)}`));
 }
 
@@ -56,7 +56,7 @@ function figuresOf(device) {
     figure("Peak charged", bytesText(device.peak_charged_bytes), "all that counts against the cap"),
     figure("Cap", bytesText(device.cap_bytes), `of ${bytesText(device.total_bytes)} on the device`),
     figure("Fragmentation", fragmentation === null ? "-" : percentText(fragmentation, 1),
-      "of reserved, not live, at its peak"),
+      "the share of reserved memory that was not live, at its peak"),
     figure("Spilled", bytesText(spill.spilled_bytes),
       spill.spilled_bytes > 0 ? `${countOf(spill.spills, "move")} to host memory` : spill.peak_host_bytes > 0
         ? `nothing moved; up to ${bytesText(spill.peak_host_bytes)} of host memory stood by or in use` : "nothing moved to host memory"),

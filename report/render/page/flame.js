@@ -172,7 +172,7 @@ function showFlame(view) {
   const moment = element("b", { id: "flame-moment" }, momentTitle(view));
   replace("flame",
     heading("Who held that memory",
-      "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed. Callers stand " +
+      "Each bar is a function; its width is the bytes that it and the functions it called had asked for and not freed. Callers stand " +
       "above those they called. Click a bar to enlarge it, the topmost to go back. Shown: the moment chosen above, ", moment),
     flame.parts());
   view.onMoment.push(() => {

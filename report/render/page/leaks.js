@@ -67,7 +67,7 @@ function showLeaks(view) {
   const flame = rows.length > 0 ? new Flame("leaks", process.frames, rows, commons) : null;
   const bad = device.leaks.some(({ negligible }) => !negligible);
   replace("leaks",
-    heading("Leaks", "Memory that a call site holds at the same point of every step, more each time, until the end. " +
+    heading("Leaks", "Memory that a call site holds at the same point of every step, and that is more each time until the end. " +
       "What falls again is not growth."),
     element("p", { class: bad ? "told bad" : "told", id: "growth-sentence" }, growthSentence(device)),
     rows.length > 0 ? element("div", { class: "excerpts" }, excerpts(view, rows)) : null,

@@ -176,7 +176,7 @@ function showFooter(report) {
   replace("footer", leftOut(),
     trace.native_names ? [] : element("p", { class: "warning" }, "Native functions have no names here: libdw.so.1 is missing (Debian, Ubuntu: libdw1; Fedora: elfutils-libs)."),
     trace.warnings.map((text) => element("p", { class: "warning" }, text)),
-    element("p", {}, `${trace.sums_exact ? "Sums, peaks and out-of-memories are exact" : "The trace is damaged: figures are what could be read of it"}; ${detail}.`),
+    element("p", {}, `${trace.sums_exact ? "Sums, peaks and out-of-memories are exact" : "The trace is damaged; the figures are from what could be read of it"}; ${detail}.`),
     element("p", {}, `memshim ${versions.memshim}`, versions.torch ? `, PyTorch ${versions.torch}` : "",
       versions.cuda ? `, CUDA ${versions.cuda}` : "", versions.driver ? `, driver ${versions.driver}` : "", ". Charts: d3 (BSD 3-clause, Mike Bostock)."),
     element("p", { class: "command" }, process.command));

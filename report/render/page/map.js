@@ -4,7 +4,7 @@
 const MAP_STATES = [
   { key: "nothing", title: "no memory", note: "Not reserved then" },
   { key: "live", title: "live", note: "In use, in the colour of its kind; fainter where only a part of it is" },
-  { key: "hole", title: "backed hole", note: "Device memory stands behind it, and nothing in it is live" },
+  { key: "hole", title: "backed hole", note: "Backed by device memory, and nothing in it is live" },
   { key: "taken", title: "hole taken back", note: "A hole whose device memory was taken for use elsewhere" },
   { key: "spilled", title: "spilled", note: "Live, moved to host memory; its address is the same" },
   { key: "onhost", title: "hole on the host", note: "Free, and backed by host memory" },
@@ -45,11 +45,11 @@ class SegmentMap {
     const kinds = KINDS.filter((kind) => this.segments.some(({ cells }) => cells.some((row) =>
       row.some((cell) => cell.state === MAP_LIVE && this.view.sites.get(cell.site).kind === kind))));
     replace("map",
-      heading("Where it lay: addresses over time",
+      heading("Where memory lay: addresses over time",
         "Each picture is one range of addresses, the lowest at the bottom; across is time, the same part of the run as in the timeline. " +
         `A cell, ${durationText(this.columnNs)} wide, shows what most of its bytes were at the end of its time, fainter where only a part ` +
         "of them was live. Holes between live memory are what fragmentation is. Drag to enlarge, double-click shows all, a click chooses " +
-        "a moment; with the keyboard: arrows tell cell by cell, Enter is the click, + and - enlarge, 0 shows all."),
+        "a moment; with the keyboard: arrows move cell by cell, Enter is the click, + and - enlarge, 0 shows all."),
       element("div", { class: "controls" },
         kinds.map((kind) => element("span", { class: "key" }, element("span", { class: `swatch layer ${kindClass(kind)}` }), ` ${kind}`)),
         MAP_STATES.filter((_, state) => state !== MAP_LIVE && there(state)).map(({ key, title, note }) => element("span", { class: "key", title: note },

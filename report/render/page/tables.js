@@ -24,7 +24,7 @@ function siteTable(view) {
       of: (row) => (row.frees > 0 ? row.lifetime_ns / row.frees : null) },
   ], {
     sortBy: "peak",
-    explanation: "Who asked for memory, by the line a person knows it by; a click on a row shows its whole stack, innermost first. " +
+    explanation: "Who asked for memory, by the line that tells a person most; a click on a row shows its whole stack, innermost first. " +
       "At peak: live when the device's live bytes peaked.",
   });
 }
@@ -32,7 +32,7 @@ function siteTable(view) {
 function kindTable({ report, device }) {
   const kinds = report.kinds.filter((kind) => kind.device === device.index);
   if (kinds.length === 0) return null;
-  return table("kinds", "What the memory was to the program", kinds, [
+  return table("kinds", "What the program used the memory for", kinds, [
     { key: "kind", title: "Kind", swatch: (row) => (KINDS.includes(row.kind) ? kindClass(row.kind) : "none") },
     { key: "at_peak_bytes", title: "At peak", number: bytesText, share: device.peak.live_bytes },
     { key: "live_bytes", title: "Live at the end", number: bytesText },
@@ -40,8 +40,8 @@ function kindTable({ report, device }) {
     { key: "driver_at_peak_bytes", title: "Driver's, then", number: bytesText },
     { key: "sites", title: "Sites", number: countText },
     { key: "largest_line", title: "Largest at", wide: true },
-  ], { sortBy: "at_peak_bytes", short: "Kinds", explanation: "Told from each call site's stack and from how long its memory lived. " +
-    "Driver's, then: what the driver held beside live bytes when those peaked, by its reason." });
+  ], { sortBy: "at_peak_bytes", short: "Kinds", explanation: "Derived from each call site's stack and from how long its memory lived. " +
+    "Driver's, then: what the driver held besides live bytes when they peaked, by reason." });
 }
 
 const LEDGER_NAMES = {
@@ -78,7 +78,7 @@ function ledgerTable(view, chosen = null) {
     short: "Ledger",
     beside: all.length > 1 ? choice("Moment", all.map(({ name }, i) => [i, name]), at, (i) =>
       document.getElementById("ledger").replaceWith(ledgerTable(view, i))) : null,
-    explanation: "The whole device, row by row; each row is known by itself, and what is left over is unexplained. Holes are reserved and not live.",
+    explanation: "The whole device, row by row; each row is measured by itself, and the rest is unexplained. Holes are reserved and not live.",
   });
 }
 
@@ -109,7 +109,7 @@ function temporaryTable(view) {
     { key: "mean_lifetime", title: "Mean lifetime", number: durationText, of: (row) => row.lifetime_ns / Math.max(1, row.allocations) },
   ], {
     sortBy: "allocations",
-    explanation: "Freed before the device's next allocation began: work for nothing, where it is often. " +
+    explanation: "Freed before the device's next allocation began: if this is frequent, it is wasted work. " +
       `In all ${countText(temporary.allocations)}, of ${bytesText(temporary.bytes)}.`,
   });
 }
@@ -122,7 +122,7 @@ function sizeTable({ device: { histogram } }) {
     { key: "to_bytes", title: "To less than", number: bytesText },
     { key: "count", title: "Allocations", number: countText, share: Math.max(...rows.map(({ count }) => count)) },
     { key: "bytes", title: "Bytes in all", number: bytesText, share: Math.max(...rows.map(({ bytes }) => bytes)) },
-  ], { sortBy: "from_bytes", up: true, explanation: "How large the blocks and tensors were that were asked for, over the whole run." });
+  ], { sortBy: "from_bytes", up: true, explanation: "Sizes of the blocks and tensors that were asked for, over the whole run." });
 }
 
 function spilledTable(view) {
@@ -179,8 +179,8 @@ function tagTable({ report, device }) {
     { key: "at_peak_bytes", title: "At peak", number: bytesText, share: device.peak.live_bytes },
     { key: "live_bytes", title: "Live at the end", number: bytesText },
     { key: "bytes", title: "Bytes in all", number: bytesText },
-  ], { sortBy: "at_peak_bytes", explanation: "Memory asked for while the tag was set: NVTX ranges and the program's own. An inner tag's is not counted to the " +
-    "outer one again. Tables of call sites and of out-of-memories can be grouped by it (By: tags); sizes, calls and the ledger are " +
+  ], { sortBy: "at_peak_bytes", explanation: "Memory asked for while the tag was set: NVTX ranges and the program's own tags. Memory of an inner tag does not count for the " +
+    "outer one. Tables of call sites and of out-of-memories can be grouped by it (By: tags); sizes, calls and the ledger are " +
     "counted for the device as a whole, without it." });
 }
 

@@ -31,7 +31,7 @@ function headroomSentence(headroom) {
   if (headroom.unbounded) return `By estimate even ${headroom.factors.at(-1).factor} times this batch${today} fits.`;
   if (headroom.estimated_largest_factor === 0) return "By estimate no batch fits beside what stays.";
   return `By estimate ${factorText(headroom.estimated_largest_factor)} times this batch${today} fits${samples}: ` +
-    `${bytesText(headroom.estimated_persistent_bytes)} stay whatever the batch, ${bytesText(headroom.estimated_per_step_bytes)} follow it.`;
+    `${bytesText(headroom.estimated_persistent_bytes)} do not depend on the batch, ${bytesText(headroom.estimated_per_step_bytes)} grow with it.`;
 }
 
 class HeadroomChart {
@@ -58,7 +58,7 @@ class HeadroomChart {
       const y = top + i * high;
       const parts = [
         ["stays", headroom.estimated_persistent_bytes, "stays whatever the batch"],
-        ["follows", row.estimated_peak_live_bytes - headroom.estimated_persistent_bytes, "follows the batch"],
+        ["follows", row.estimated_peak_live_bytes - headroom.estimated_persistent_bytes, "grows with the batch"],
         ["beside", headroom.beside_bytes, "beside live memory: context, what the driver serves"],
       ];
       const samples = row.batch === null ? "" : `, ${countOf(row.batch, "sample")}`;
@@ -90,9 +90,9 @@ function showHeadroom(view) {
     return;
   }
   const chart = headroom.why === null ? new HeadroomChart(view.device) : null;
-  const parts = { stays: "stays: parameters, gradients, optimizer state, what is kept", follows: "follows the batch", beside: "context, driver" };
+  const parts = { stays: "stays: parameters, gradients, optimizer state, what is kept", follows: "grows with the batch", beside: "context, driver" };
   replace("headroom",
-    heading("Room for a larger batch", "Estimated from this run's peak: what stays whatever the batch is, and what follows it."),
+    heading("Room for a larger batch", "Estimated from this run's peak: what does not depend on the batch, and what grows with it."),
     element("p", { class: "told", id: "headroom-sentence" }, headroomSentence(headroom)),
     chart ? element("div", { class: "controls" }, Object.entries(parts).map(([key, text]) =>
       element("span", { class: "key" }, element("span", { class: `swatch headroom ${key}` }), ` ${text}`))) : null,

@@ -87,7 +87,8 @@ Test(sites_report, the_lines_that_held_most)
     cr_assert_not_null(
         strstr(text, "   200.0 MiB   20.0 %  train.py:205 in step   1 allocation\n"));
     cr_assert_not_null(strstr(text, "   100.0 MiB   10.0 %  (no call site)   1 allocation\n"));
-    cr_assert_not_null(strstr(text, "90.0 % of the live bytes have a stack; of those outside backward, 90.0 %"));
+    cr_assert_not_null(
+        strstr(text, "90.0 % of the live bytes have a stack; of those outside backward, 90.0 %"));
     cr_assert_str_eq(lines,
                      "main (/job/train.py:10);step (/job/train.py:203);libjob.so+0x1234 734003200\n"
                      "main (/job/train.py:10);step (/job/train.py:205);libjob.so+0x1234 209715200\n"
