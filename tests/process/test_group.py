@@ -154,7 +154,7 @@ class Cap(Group):
         one, two = self.start(), self.start()
         two.ask("alloc 100")
         self.assertEqual(one.ask("alloc 600"), "refused")
-        self.assertIn("the cap does not allow it", one.said())
+        self.assertIn("but the cap does not allow", one.said())
 
     def test_what_one_frees_the_other_gets(self) -> None:
         watcher, one, two = self.watch(), self.start(), self.start()

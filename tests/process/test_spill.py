@@ -271,7 +271,7 @@ class Spill(ProcessTest):
             with tempfile.TemporaryDirectory() as folder:
                 settings = {"MEMSHIM_OUTPUT": folder, "LOCAL_WORLD_SIZE": ranks}
                 stderr = self.share(1, 1, **settings).stderr
-            found = re.search(r"\(at most ([0-9.]+) ([KMG])iB may\)", stderr)
+            found = re.search(r"\(the limit is ([0-9.]+) ([KMG])iB\)", stderr)
             assert found is not None, stderr
             limits.append(float(found[1]) * 1024 ** "KMG".index(found[2]))
         # Others take and leave memory meanwhile.

@@ -751,7 +751,7 @@ Test(leaks_unseen, segments_that_a_loop_asks_for_again_are_likely)
     cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
     cr_assert_geq(growth->leak_count, 1);
     cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
-    expect_said("run without MEMSHIM_TORCH=off to be told its line");
+    expect_said("run without MEMSHIM_TORCH=off to see its line");
 }
 
 /* One call of a model with many layers does the same as a loop that keeps their results. */
