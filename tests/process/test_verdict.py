@@ -206,7 +206,9 @@ class Verdicts(Planted):
                 self.assertTrue(event["rule"]["of_host"])
                 self.assertIn("asked for 2.00 GiB of page-locked host memory", self.said)
                 self.assertIn("has no more memory that can be page-locked", self.text())
-                self.assertRegex(self.text(), r"holds  24\.0 MiB of pinned memory at most, asked for by .* pin")
+                self.assertRegex(
+                    self.text(), r"holds  24\.0 MiB of pinned memory at most, asked for by .* pin"
+                )
 
     def test_host_memory_that_was_got_in_the_end(self) -> None:
         report = self.report("pin", "24", status=0)

@@ -360,7 +360,9 @@ class OutOfMemory(unittest.TestCase):
         self.assertGreater(len(report["oom_events"]), 0)
         self.assertTrue(all(event["recovered"] for event in report["oom_events"]))
         self.assertEqual(report["oom_events"][-1]["requested_bytes"], 1 << 28)
-        self.assertIn("\n  ooms   1; the run recovered from each\n", job.texts[0], "as the program saw")
+        self.assertIn(
+            "\n  ooms   1; the run recovered from each\n", job.texts[0], "as the program saw"
+        )
 
     def test_pytorchs_own_retry(self) -> None:
         """Where holes are not repaired, so that PyTorch has to give its cache back."""
