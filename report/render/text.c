@@ -150,7 +150,10 @@ static void add_tensor_note(const struct ms_model *model, struct ms_buffer *out)
             return;
         }
     }
-    if (model->header.versions[MS_VERSION_TORCH][0]) {
+    if (strcmp(model->header.torch_mode, "tensor") == 0) {
+        ms_buffer_add(out, "\nMEMSHIM_TORCH=tensor: each of PyTorch's tensors is an allocation of "
+                           "its own.\n");
+    } else if (model->header.versions[MS_VERSION_TORCH][0]) {
         ms_buffer_add(out, "\nPyTorch did not report its tensors: live bytes are those of its "
                            "segments, and holes inside them are not seen.\n");
     } else {

@@ -102,6 +102,28 @@ Test(report, tensors_that_were_not_reported_are_not_zero)
     free(json);
 }
 
+Test(report, tensors_that_are_allocations_are_not_missing)
+{
+    struct ms_trace_config config = synthetic_config(synthetic_folder());
+    char why[512] = "";
+
+    config.process.torch_mode = "tensor";
+    ms_trace_t *trace = ms_trace_open(&config, why, sizeof(why));
+
+    cr_assert_not_null(trace, "%s", why);
+    snprintf(dir, sizeof(dir), "%s", ms_trace_dir(trace));
+    ms_trace_device(trace, 0, "GPU", NULL, 24 * GIB, 24 * GIB);
+    ms_trace_version(trace, "torch", "2.15");
+    ms_trace_close(trace, true, 0);
+    cr_assert_eq(ms_report_of_process(dir, why, sizeof(why)), 0, "%s", why);
+
+    char *text = file("report.txt");
+
+    cr_assert_not_null(strstr(text, "each of PyTorch's tensors is an allocation of its own"));
+    cr_assert_null(strstr(text, "did not report its tensors"));
+    free(text);
+}
+
 Test(report, hostile_names)
 {
     const char *folder = synthetic_folder();
