@@ -128,7 +128,7 @@ Test(steps, a_work_space_that_is_made_in_the_first_pass)
     for (int step = 0; step < 6; step++) {
         backward(true);
         if (step == 0) {
-            loop_born(&loop, LOOP_GRADIENT, 100 * PARAMETERS * BYTES);
+            loop_born(&loop, LOOP_GRADIENT, UINT64_C(100) * PARAMETERS * BYTES);
             loop_moment(&loop, LOOP_BACKWARD, BYTES);
         }
         drop();
