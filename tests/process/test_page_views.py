@@ -138,7 +138,7 @@ class Views(BrowserTest):
         self.assertTrue(all(leak["negligible"] for leak in self.device["leaks"]))
         self.assertIn("nothing that matters", self.text("#answer .of-grows"))
         spilled = bytes_text(self.device["spill"]["spilled_bytes"])
-        self.assertIn(f"{spilled} moved to host memory", self.text("#answer .of-spill"))
+        self.assertIn(f"{spilled} moved to the host", self.text("#answer .of-spill"))
 
     def test_every_part_has_a_link(self) -> None:
         links = self.browser.ask(
