@@ -52,3 +52,21 @@ size_t ms_name_distance(const char *word, const char *name)
 
     return edits <= (length < 6 ? 1 : length / 3) ? edits : SIZE_MAX;
 }
+
+void ms_nearest_offer(void *ctx, const char *name, size_t length)
+{
+    struct ms_nearest *search = ctx;
+    char text[MS_NEAREST_NAME_MAX + 1];
+
+    if (length < sizeof(text) && length < search->best_bytes) {
+        memcpy(text, name, length);
+        text[length] = '\0';
+
+        const size_t distance = ms_name_distance(search->word, text);
+
+        if (distance < search->least) {
+            search->least = distance;
+            memcpy(search->best, text, length + 1);
+        }
+    }
+}

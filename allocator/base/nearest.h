@@ -13,4 +13,15 @@
  * name is longer. */
 size_t ms_name_distance(const char *word, const char *name);
 
+/* A search for the name that is most like a word. */
+struct ms_nearest {
+    const char *word;
+    size_t least; /* the distance of the best name so far; SIZE_MAX: none is like the word */
+    char *best;   /* that name; the caller's, best_bytes long */
+    size_t best_bytes;
+};
+
+/* Compares one name, of `length` characters, with the word. ctx: struct ms_nearest. */
+void ms_nearest_offer(void *ctx, const char *name, size_t length);
+
 #endif

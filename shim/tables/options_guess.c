@@ -108,37 +108,17 @@ static const char *our_word(const char *value)
     return value;
 }
 
-struct word_search {
-    char value[MS_OPTION_MEANT_BYTES]; /* in lower case, as the options' words are */
-    size_t least;
-    char *meant;
-};
-
-static void compare_word(void *ctx, const char *word, size_t length)
-{
-    struct word_search *search = ctx;
-    char name[MS_OPTION_MEANT_BYTES];
-
-    if (length < sizeof(name)) {
-        memcpy(name, word, length);
-        name[length] = '\0';
-        const size_t distance = ms_name_distance(search->value, name);
-        if (distance < search->least) {
-            search->least = distance;
-            memcpy(search->meant, name, length + 1);
-        }
-    }
-}
-
+/* The options' words are in lower case. */
 static void guess_word(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES])
 {
-    struct word_search search = {.least = SIZE_MAX, .meant = meant};
+    char word[MS_OPTION_MEANT_BYTES];
+    struct ms_nearest search = {word, SIZE_MAX, meant, MS_OPTION_MEANT_BYTES};
 
-    (void)snprintf(search.value, sizeof(search.value), "%s", our_word(value));
-    for (char *at = search.value; *at != '\0'; at++) {
+    (void)snprintf(word, sizeof(word), "%s", our_word(value));
+    for (char *at = word; *at != '\0'; at++) {
         *at = (char)(*at >= 'A' && *at <= 'Z' ? *at - 'A' + 'a' : *at);
     }
-    (void)ms_option_words(allowed, compare_word, &search);
+    (void)ms_option_words(allowed, ms_nearest_offer, &search);
 }
 
 static void guess_number(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES])

@@ -196,37 +196,13 @@ const char *ms_cli_nearest_option(enum ms_cli_command_id command, const char *wo
     return best;
 }
 
-struct nearest_choice {
-    const char *word;
-    size_t least;
-    char *best;
-};
-
-static void compare_choice(void *ctx, const char *word, size_t length)
-{
-    struct nearest_choice *search = ctx;
-    char name[MS_CLI_NAME_BYTES];
-
-    if (length < sizeof(name)) {
-        size_t distance;
-
-        memcpy(name, word, length);
-        name[length] = '\0';
-        distance = ms_name_distance(search->word, name);
-        if (distance < search->least) {
-            search->least = distance;
-            memcpy(search->best, name, length + 1);
-        }
-    }
-}
-
 bool ms_cli_nearest_choice(const struct ms_cli_option *option, const char *word,
                            char best[MS_CLI_NAME_BYTES])
 {
-    struct nearest_choice search = {word, SIZE_MAX, best};
+    struct ms_nearest search = {word, SIZE_MAX, best, MS_CLI_NAME_BYTES};
 
     best[0] = '\0';
-    ms_cli_each_choice(option, compare_choice, &search);
+    ms_cli_each_choice(option, ms_nearest_offer, &search);
     return best[0] != '\0';
 }
 
