@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "allocator/base/own_folder.h"
+#include "allocator/base/path.h"
 #include "shim/tables/identity.h"
 
 #define POLL_MS      2
@@ -104,12 +105,6 @@ void ms_remembered_key(char *key)
     }
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t length = strlen(name);
-    return length >= strlen(end) && strcmp(name + length - strlen(end), end) == 0;
-}
-
 static bool is_ours(const char *name)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
@@ -122,7 +117,7 @@ static bool is_ours(const char *name)
 
 bool ms_remembered_is_key(const char *name)
 {
-    return is_ours(name) && !ends_with(name, LOCK_END) && !ends_with(name, NEW_END);
+    return is_ours(name) && !ms_name_ends_with(name, LOCK_END) && !ms_name_ends_with(name, NEW_END);
 }
 
 /* With a limit: a network file system may have locks that are never granted. */

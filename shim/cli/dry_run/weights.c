@@ -9,25 +9,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "allocator/base/path.h"
 #include "allocator/base/units.h"
 #include "shim/cli/dry_run/complaint.h"
 
-static bool ends_with(const char *name, const char *end)
-{
-    const size_t length = strlen(name), of_end = strlen(end);
-
-    return length > of_end && strcmp(name + length - of_end, end) == 0;
-}
-
 static bool is_safetensors(const char *name)
 {
-    return ends_with(name, ".safetensors");
+    return ms_name_ends_with(name, ".safetensors");
 }
 
 /* As Hugging Face names them: other .bin files of a folder are an optimizer's, or a trainer's. */
 static bool is_pickled(const char *name)
 {
-    return strncmp(name, "pytorch_model", strlen("pytorch_model")) == 0 && ends_with(name, ".bin");
+    return strncmp(name, "pytorch_model", strlen("pytorch_model")) == 0 &&
+           ms_name_ends_with(name, ".bin");
 }
 
 static uint64_t sum_files(DIR *folder, bool (*is_weights)(const char *name))
