@@ -30,12 +30,7 @@ const struct ms_series *ms_model_series(const struct ms_model_device *device)
 
 bool ms_model_hides_tensors(const struct ms_model *model)
 {
-    bool reported = false;
-
-    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
-        reported |= model->devices[i].sums.tensor_allocations > 0;
-    }
-    return !reported && strcmp(model->header.torch_mode, "off") == 0;
+    return !ms_model_has_tensors(model) && strcmp(model->header.torch_mode, "off") == 0;
 }
 
 void ms_model_delete(struct ms_model *model)

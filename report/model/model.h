@@ -116,6 +116,17 @@ void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
 /* Of a model from ms_model_new (reading/read_model.h). */
 void ms_model_delete(struct ms_model *model);
 
+/* Whether a framework reported tensors, on any device. */
+static inline bool ms_model_has_tensors(const struct ms_model *model)
+{
+    bool any = false;
+
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        any |= model->devices[i].sums.tensor_allocations > 0;
+    }
+    return any;
+}
+
 /* Whether PyTorch's tensors are hidden (MEMSHIM_TORCH=off): its live blocks are then segments. */
 bool ms_model_hides_tensors(const struct ms_model *model);
 

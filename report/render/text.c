@@ -145,10 +145,8 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
 
 static void add_tensor_note(const struct ms_model *model, struct ms_buffer *out)
 {
-    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
-        if (model->devices[i].sums.tensor_allocations > 0) {
-            return;
-        }
+    if (ms_model_has_tensors(model)) {
+        return;
     }
     if (strcmp(model->header.torch_mode, "tensor") == 0) {
         ms_buffer_add(out, "\nMEMSHIM_TORCH=tensor: each of PyTorch's tensors is an allocation of "

@@ -320,7 +320,7 @@ const struct ms_site_definition *ms_definitions_site(const ms_definitions_t *def
     return find(definitions, MS_DEFINE_SITE, id);
 }
 
-bool ms_definitions_same_line(const ms_definitions_t *definitions, uint32_t site, uint32_t other)
+bool ms_definitions_same_python(const ms_definitions_t *definitions, uint32_t site, uint32_t other)
 {
     const struct ms_site_definition *a = ms_definitions_site(definitions, site);
     const struct ms_site_definition *b = ms_definitions_site(definitions, other);

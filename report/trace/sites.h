@@ -50,7 +50,7 @@ const struct ms_site_definition *ms_definitions_site(const ms_definitions_t *def
                                                      uint32_t id);
 
 /* Whether two sites have the same Python stack or, without one, are the same. */
-bool ms_definitions_same_line(const ms_definitions_t *definitions, uint32_t site, uint32_t other);
+bool ms_definitions_same_python(const ms_definitions_t *definitions, uint32_t site, uint32_t other);
 
 uint32_t ms_definitions_site_count(const ms_definitions_t *definitions);     /* ids are 1 to it */
 uint64_t ms_definitions_sampling_bytes(const ms_definitions_t *definitions); /* 0: not sampled */

@@ -79,16 +79,6 @@ static struct ms_run_end end_of(const struct ms_model *model)
                                           MS_DOING_BACKWARD};
 }
 
-static bool has_tensors(const struct ms_model *model)
-{
-    bool any = false;
-
-    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
-        any |= model->devices[i].sums.tensor_allocations > 0;
-    }
-    return any;
-}
-
 /* Whether the run may be such a loop. If PyTorch reports tensors, a model must have been called.
  * And if a run died in its first forward, it may have called the model's parts one by one: so it
  * has no rounds. */
@@ -96,7 +86,7 @@ static bool may_loop(const struct ms_model *model)
 {
     const bool calls_models = ms_landmarks_first_call(model->landmarks) != UINT32_MAX;
 
-    return calls_models ? !ms_model_fatal_oom(model) : !has_tensors(model);
+    return calls_models ? !ms_model_fatal_oom(model) : !ms_model_has_tensors(model);
 }
 
 static void find_loop(struct ms_reading *reading)

@@ -115,7 +115,7 @@ static bool asked_again(const struct ms_model *model, const struct ms_model_oom 
            apart(a->live_bytes, b->live_bytes) < a->requested_bytes / SAME_PARTS &&
            now->record.allocations - before->record.allocations <= SAME_ALLOCATIONS &&
            before->recovered == now->recovered && before->verdict == now->verdict &&
-           ms_definitions_same_line(model->definitions, (uint32_t)a->site, (uint32_t)b->site);
+           ms_definitions_same_python(model->definitions, (uint32_t)a->site, (uint32_t)b->site);
 }
 
 /* The newest one of a row stands for all. False: there is no memory. */

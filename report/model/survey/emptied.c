@@ -26,7 +26,7 @@ static struct ms_emptying *row_of(struct ms_sampler *sampler, uint32_t site)
     size_t i = 0;
 
     while (i < to->emptying_count &&
-           !ms_definitions_same_line(definitions, to->emptyings[i].site, site)) {
+           !ms_definitions_same_python(definitions, to->emptyings[i].site, site)) {
         i++;
     }
     if (i == MS_SURVEY_EMPTYINGS) {
