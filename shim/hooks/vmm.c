@@ -300,9 +300,21 @@ void ms_serve_range_among_maps(uint64_t addr, uint64_t bytes)
     }
 }
 
+/* Whether the address is the pool's, or of a block of another process that is open here. The
+ * program mapped nothing there: to it that is memory which was allocated otherwise, for which the
+ * driver refuses every call about mappings. */
+static bool is_not_of_program(CUdeviceptr_v2 at)
+{
+    struct ms_import_view opened;
+    return ms_device_holding(at) || ms_imports_at(at, &opened);
+}
+
 static CUresult map(CUdeviceptr_v2 ptr, size_t size, size_t offset,
                     CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
 {
+    if (is_not_of_program(ptr)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (ms_proxies_own(handle)) {
         return ms_proxies_map(ptr, size, offset, handle, flags);
     }
@@ -354,6 +366,9 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
     if (ms_proxies_unmap(ptr, size, &result) != MS_PROXIES_NONE) {
         return result;
     }
+    if (is_not_of_program(ptr)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     /* Removed first: another thread may map there as soon as the driver has unmapped the range. */
     struct mapping *taken = NULL;
     size_t count = 0;
@@ -392,6 +407,9 @@ static CUresult set_access(CUdeviceptr_v2 ptr, size_t size, const CUmemAccessDes
                            size_t count)
 {
     CUresult result = CUDA_SUCCESS;
+    if (is_not_of_program(ptr)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (ms_proxies_access(ptr, size, desc, count, &result) == MS_PROXIES_WHOLE) {
         return result;
     }
@@ -425,7 +443,6 @@ CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *h
 {
     CUdeviceptr_v2 at = (CUdeviceptr_v2)(uintptr_t)addr;
     bool by_torch = ms_library_at(ms_caller()) == MS_LIBRARY_C10_CUDA;
-    struct ms_import_view opened;
     if (!handle) {
         return MS_REAL(cuMemRetainAllocationHandle)(handle, addr);
     }
@@ -433,7 +450,7 @@ CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *h
     if (ms_proxies_retain(at, !by_torch, handle, &result)) {
         return result;
     }
-    if (ms_device_holding(at) || ms_imports_at(at, &opened)) {
+    if (is_not_of_program(at)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     result = MS_REAL(cuMemRetainAllocationHandle)(handle, addr);

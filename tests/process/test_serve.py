@@ -71,6 +71,9 @@ class Identity(Scenario):
     def test_addresses(self) -> None:
         self.hold("identity")
 
+    def test_blocks_are_no_mappings_of_the_program(self) -> None:
+        self.hold("not_mapped")
+
     def test_addresses_of_what_was_spilled(self) -> None:
         self.hold("spilled", MEMSHIM_LIMIT="192MiB", MEMSHIM_SPILL="auto")
 

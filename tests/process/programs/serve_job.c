@@ -506,6 +506,47 @@ static void identity(void)
     EXPECT(cuMemFree(at) == CUDA_ERROR_INVALID_VALUE);
 }
 
+/* A block was not mapped by the program. So the calls for mapped memory refuse it, as they refuse
+ * the driver's own memory, and its contents stay. */
+static void not_mapped(void)
+{
+    enum { BLOCKS = 12 };
+    CUdeviceptr blocks[BLOCKS];
+    CUmemAllocationProp prop = chunk_properties();
+    CUmemGenericAllocationHandle chunk;
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+    MUST(cuMemCreate(&chunk, 2 * MIB, &prop, 0));
+    for (int i = 0; i < BLOCKS; i++) {
+        MUST(cuMemAlloc(&blocks[i], (i + 1) * MIB));
+        MUST(cuMemsetD8(blocks[i], 1, (i + 1) * MIB));
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        CUdeviceptr granule = blocks[i] / (2 * MIB) * (2 * MIB);
+        EXPECT(cuMemSetAccess(granule, 2 * MIB, &access, 1) == CUDA_ERROR_INVALID_VALUE);
+        EXPECT(cuMemMap(granule, 2 * MIB, 0, chunk, 0) == CUDA_ERROR_INVALID_VALUE);
+        for (size_t bytes = 2 * MIB; bytes <= 16 * MIB; bytes += 2 * MIB) {
+            EXPECT(cuMemUnmap(granule, bytes) == CUDA_ERROR_INVALID_VALUE);
+            EXPECT(cuMemAddressFree(granule, bytes) == CUDA_ERROR_INVALID_VALUE);
+        }
+        EXPECT(cuMemHostRegister((void *)(uintptr_t)blocks[i], MIB, 0) != CUDA_SUCCESS);
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        unsigned char first = 0;
+        MUST(cuMemcpyDtoH(&first, blocks[i], 1));
+        EXPECT(first == 1);
+        MUST(cuMemsetD8(blocks[i], 2, (i + 1) * MIB));
+        MUST(cuMemFree(blocks[i]));
+    }
+    /* Nor can a chunk be mapped at addresses that the pool keeps. */
+    EXPECT(cuMemMap(blocks[0] / (2 * MIB) * (2 * MIB), 2 * MIB, 0, chunk, 0) ==
+           CUDA_ERROR_INVALID_VALUE);
+    settle();
+    EXPECT(cuMemMap(blocks[0] / (2 * MIB) * (2 * MIB), 2 * MIB, 0, chunk, 0) ==
+           CUDA_ERROR_INVALID_VALUE);
+    MUST(cuMemRelease(chunk));
+}
+
 /* Blocks whose contents have moved to the host are device memory to everybody who asks. */
 static void spilled(void)
 {
@@ -839,6 +880,7 @@ static const struct {
                  {"pools_at_once", pools_at_once},
                  {"reuse_flags", reuse_flags},
                  {"identity", identity},
+                 {"not_mapped", not_mapped},
                  {"spilled", spilled},
                  {"arena", arena},
                  {"peers", peers},

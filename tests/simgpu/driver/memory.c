@@ -444,7 +444,7 @@ static CUresult host_register(void *pointer, size_t bytes, unsigned flags)
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct sim_range *next = sim_range_from((CUdeviceptr)pointer);
-    if (sim_range_at((CUdeviceptr)pointer) ||
+    if (sim_locate((CUdeviceptr)pointer).place != SIM_PLACE_PAGEABLE ||
         (next && (CUdeviceptr)next->address < (CUdeviceptr)pointer + bytes)) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
