@@ -20,6 +20,7 @@
 #include "shim/driver/next_dlsym.h"
 #include "shim/frameworks/cupy.h"
 #include "shim/frameworks/jax.h"
+#include "shim/frameworks/torch_fabric.h"
 #include "shim/process/process.h"
 
 #ifndef __LP64__
@@ -100,6 +101,11 @@ static bool is_python_module(void *handle, const char *name)
            !is_found_by_caller(handle);
 }
 
+static bool is_fabric_query(void *handle, const char *name)
+{
+    return name != NULL && strcmp(name, MS_NVML_FABRIC) == 0 && !is_found_by_caller(handle);
+}
+
 static bool is_named_as_the_drivers(const char *name)
 {
     return name != NULL && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
@@ -146,6 +152,9 @@ struct answer ms_answer_dlsym(void *handle, const char *name)
         ms_cupy_module(name, found);
         return (struct answer){found, 1};
     }
+    if (is_fabric_query(handle, name)) {
+        return (struct answer){ms_torch_fabric(next(handle, name)), 1};
+    }
     int row = ms_hook_of_symbol(name);
     if (row < 0) {
         return is_found_by_caller(handle) ? found_by_caller(name)
@@ -176,9 +185,10 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
 }
 
 /* Any other name costs a few compares and a jump, once the target is known. The names to examine
- * begin like the driver's ("cu" and a capital letter), or with "ib", "Ge" (GetPjrtApi) or "Py"
- * (PyInit_). That leaves out the runtime's "cuda...", the libraries' "cublas..." and the like, and
- * "curl...". The frame saves the arguments, and keeps the stack aligned, around the call. */
+ * begin like the driver's ("cu" and a capital letter), or with "ib", "Ge" (GetPjrtApi), "Py"
+ * (PyInit_) or "nv" (nvml...). That leaves out the runtime's "cuda...", the libraries' "cublas..."
+ * and the like, and "curl...". The frame saves the arguments, and keeps the stack aligned, around
+ * the call. */
 #if defined(__x86_64__)
 #    define EXPORT_JUMP(name, answer, target)       \
         __asm__(".pushsection .text\n"              \
@@ -198,6 +208,8 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    je 5f\n"                       \
                 "    cmpb $'P', (%rsi)\n"           \
                 "    je 6f\n"                       \
+                "    cmpb $'n', (%rsi)\n"           \
+                "    je 7f\n"                       \
                 "    cmpb $'i', (%rsi)\n"           \
                 "    jne 2f\n"                      \
                 "    cmpb $'b', 1(%rsi)\n"          \
@@ -207,6 +219,9 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    jne 2f\n"                      \
                 "    jmp 1f\n"                      \
                 "6:  cmpb $'y', 1(%rsi)\n"          \
+                "    jne 2f\n"                      \
+                "    jmp 1f\n"                      \
+                "7:  cmpb $'v', 1(%rsi)\n"          \
                 "    jne 2f\n"                      \
                 "    jmp 1f\n"                      \
                 "4:  cmpb $'u', 1(%rsi)\n"          \
@@ -254,6 +269,8 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    b.eq 5f\n"                           \
                 "    cmp w17, #'P'\n"                     \
                 "    b.eq 6f\n"                           \
+                "    cmp w17, #'n'\n"                     \
+                "    b.eq 7f\n"                           \
                 "    cmp w17, #'i'\n"                     \
                 "    b.ne 2f\n"                           \
                 "    ldrb w17, [x1, #1]\n"                \
@@ -266,6 +283,10 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    b 1f\n"                              \
                 "6:  ldrb w17, [x1, #1]\n"                \
                 "    cmp w17, #'y'\n"                     \
+                "    b.ne 2f\n"                           \
+                "    b 1f\n"                              \
+                "7:  ldrb w17, [x1, #1]\n"                \
+                "    cmp w17, #'v'\n"                     \
                 "    b.ne 2f\n"                           \
                 "    b 1f\n"                              \
                 "4:  ldrb w17, [x1, #1]\n"                \

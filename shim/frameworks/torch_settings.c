@@ -150,6 +150,11 @@ static void say_once(enum ms_log_level level, const char *what, const char *how)
 /* memshim, not the user, switched PyTorch's expandable segments on. */
 static atomic_bool expandable;
 
+bool ms_torch_settings_expandable(void)
+{
+    return atomic_load(&expandable);
+}
+
 /* Why they are left off; null: no reason. */
 static const char *why_off(void)
 {

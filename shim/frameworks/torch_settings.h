@@ -3,6 +3,11 @@
 #ifndef MEMSHIM_SHIM_FRAMEWORKS_TORCH_SETTINGS_H
 #define MEMSHIM_SHIM_FRAMEWORKS_TORCH_SETTINGS_H
 
+#include <stdbool.h>
+
+/* Whether memshim, not the user, switched PyTorch's expandable segments on. */
+bool ms_torch_settings_expandable(void);
+
 /* The NAME=value that a Python interpreter must find in its environment when it starts; null if
  * there is none. PyTorch's default NCCL process group aborts with the cudaMallocAsync backend. */
 char *ms_torch_settings_variable(void);

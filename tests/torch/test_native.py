@@ -194,6 +194,17 @@ class SameResults(unittest.TestCase):
     def test_native_where_the_user_leaves_expandable_segments_off(self) -> None:
         self.check_same({"PYTORCH_ALLOC_CONF": "expandable_segments:False"}, {})
 
+    def test_a_job_in_which_a_warning_is_an_error(self) -> None:
+        source = """
+            import warnings
+            warnings.simplefilter("error")
+            import torch
+            print(torch.ones(1 << 20).cuda().cpu().sum().item())
+        """
+        job = harness.run_memshim(source)
+        self.assertEqual(job.result.check().stdout, "1048576.0\n")
+        self.assertEqual(self.said(job.result), "")
+
     def test_expandable(self) -> None:
         self.check_same({"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, {})
 
