@@ -37,7 +37,7 @@ static const char *obstacle_beside(const struct ms_oom_state *state)
         return "the run did not use the pool, which a replay needs";
     }
     if (verdict == MS_VERDICT_FRAGMENTATION && state->pinned_by == MS_PINNED_BY_NO_HOST) {
-        return "a replay uses host memory in place of holes, which this run could not";
+        return "a replay uses host memory in place of holes, which this run did not have";
     }
     return NULL;
 }

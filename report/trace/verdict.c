@@ -182,9 +182,9 @@ static void say_torch_refused(const struct ms_oom_state *state, char *text, size
         return;
     }
     snprintf(text, text_bytes,
-             "enough memory was free, but PyTorch itself refused, because of "
-             "set_per_process_memory_fraction, which also counts its cache, or of the program's "
-             "own allocator in one of its memory pools");
+             "enough memory was free, but PyTorch itself refused: either "
+             "set_per_process_memory_fraction allows no more (PyTorch counts its cache, too), or "
+             "the program's own allocator in one of PyTorch's memory pools had no more");
 }
 
 /* "python3 (pid 4711): 1.90 GiB"; in a damaged trace the name may be anything. */

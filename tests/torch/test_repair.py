@@ -509,7 +509,7 @@ class HolesTaken(unittest.TestCase):
         """PyTorch puts such tensors into 20 MiB at a time; 10 MiB are left for the sixth."""
         why = {
             "page": "asked for 2.0 MiB (PyTorch asked the driver for 20.0 MiB), 10.0 MiB short of",
-            "fraction": "PyTorch itself refused, because of set_per_process_memory_fraction",
+            "fraction": "PyTorch itself refused: either set_per_process_memory_fraction allows",
             "setting": "PyTorch itself refused: per_process_memory_fraction in PYTORCH_ALLOC_CONF",
         }
         for conf, case, other in (

@@ -230,9 +230,9 @@ Test(verdict, pytorch_own_limit)
     state.source = MS_OOM_TORCH;
     expect(&state, MS_VERDICT_CAP, 0,
            "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. cap: "
-           "enough memory was free, but PyTorch itself refused, because of "
-           "set_per_process_memory_fraction, which also counts its cache, or of the program's own "
-           "allocator in one of its memory pools.");
+           "enough memory was free, but PyTorch itself refused: either "
+           "set_per_process_memory_fraction allows no more (PyTorch counts its cache, too), or the "
+           "program's own allocator in one of PyTorch's memory pools had no more.");
 }
 
 /* Also where the bytes lie in holes: nobody asked for them. */
