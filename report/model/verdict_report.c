@@ -229,15 +229,17 @@ static uint64_t further(const struct ms_oom_state *state, uint64_t short_bytes,
 static void say_growth(const struct ms_model *model, const struct ms_leak *leak, char *text,
                        size_t text_bytes)
 {
+    const bool unseen = ms_model_hides_tensors(model);
     struct ms_buffer line = {0}, pace = {0};
 
     ms_leak_add_line(model, leak, &line);
     ms_buffer_append(&line, "", 1);
-    ms_leak_add_pace(leak, &pace);
+    ms_leak_add_pace(leak, unseen, &pace);
     ms_buffer_append(&pace, "", 1);
-    (void)snprintf(text, text_bytes, "%sgrowth: %.300s %s",
+    (void)snprintf(text, text_bytes, "%sgrowth: %.300s %s%s",
                    leak->all.degree == MS_GROWTH_LIKELY ? "likely " : "",
-                   line.failed ? "?" : line.at, pace.failed ? "keeps more and more" : pace.at);
+                   line.failed ? "?" : line.at, pace.failed ? "keeps more and more" : pace.at,
+                   unseen ? "; which line keeps what is in them is not known" : "");
     ms_buffer_free(&line);
     ms_buffer_free(&pace);
 }

@@ -95,6 +95,11 @@ static void add_alarm(const struct ms_model *model, const struct ms_growth *grow
         }
         ms_buffer_add(out, "\n");
     }
+    if (ms_model_hides_tensors(model)) {
+        ms_buffer_add(out, "         (this line only asked for the segments: with "
+                           "MEMSHIM_TORCH=off it is not known which line keeps what is in "
+                           "them)\n");
+    }
     ms_text_add_leak(out, model, leak);
 }
 

@@ -46,6 +46,9 @@ class Answer:
     most: float | None = None  # no larger a factor fits; where `factor` is not known
     broken: str = ""  # why nothing could be read
     contradictions: tuple[str, ...] = ()  # of the report with itself
+    unseen: bool = (
+        False  # it says that its lines asked for segments, and that none is known to keep
+    )
 
     @property
     def verdict_right(self) -> bool:
@@ -53,9 +56,15 @@ class Answer:
 
     @property
     def culprit_right(self) -> bool | None:
-        if self.job.names == "none":
+        if self.job.names == "none" or (self.unseen and not self.known):
             return None
         return bool(self.lines) and self.lines[0] in self.job.culprits
+
+    @property
+    def known(self) -> bool:
+        """Whether it names a line as the culprit. Without tensors a line that asked for segments
+        may be right, but it is not said to be."""
+        return bool(self.lines) and (not self.unseen or self.lines[0] in self.job.culprits)
 
     @property
     def factor_right(self) -> bool | None:
@@ -177,6 +186,7 @@ def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> An
         event["short_bytes"] / (1 << 20),
         seconds,
         event["factor_at_most"],
+        unseen="\n  unseen tensors: " in text,
     )
 
 
@@ -296,7 +306,7 @@ def summary(answers: list[Answer]) -> dict[str, float | None]:
         "culprit": share([answer.culprit_right for answer in answers]),
         "factor": share([answer.factor_right for answer in answers]),
         "short": share([answer.short_right for answer in answers]),
-        "unknown": share([not answer.lines for answer in with_culprit]),
+        "unknown": share([not answer.known for answer in with_culprit]),
     }
     print(f"\n{len(answers)} jobs")
     for name, value in shares.items():

@@ -751,7 +751,22 @@ Test(leaks_unseen, segments_that_a_loop_asks_for_again_are_likely)
     cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
     cr_assert_geq(growth->leak_count, 1);
     cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
+    expect_said("likely growth: net.py in Net.forward has asked for 116.7 MiB more in segments on "
+                "each of 12 occasions");
+    expect_said("; which line keeps what is in them is not known");
     expect_said("run without MEMSHIM_TORCH=off to see its line");
+}
+
+/* The line that asks for segments keeps nothing that is known. */
+Test(leaks_unseen, segments_that_grow_in_a_good_run_are_told_as_such)
+{
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        born(LOOP_EVALUATION, KEPT);
+    }
+    ends(0);
+    expect_said("  GROWS  train.py in evaluate: 100.0 MiB more every step");
+    expect_said("this line only asked for the segments");
 }
 
 /* One call of a model with many layers does the same as a loop that keeps their results. */
