@@ -35,6 +35,9 @@ struct ms_headroom {
     /* If that is unknown: the part of the batch with which the failed request would have succeeded.
      * More was still to come, so no more than that fits. 0: unknown. */
     double most_factor;
+    /* If the pass is known, but not yet what stays after it: the part that fits with two values of
+     * optimizer state a parameter, and with all that is kept so far. 0: unknown. */
+    double least_factor;
 };
 
 /* 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32: millionths. */

@@ -409,6 +409,7 @@ static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judg
     judgement->fitting_factor = at->training ? headroom->fitting_factor : 0;
     if (judgement->fitting_factor <= 0 && !judgement->of_the_model) {
         judgement->most_factor = headroom->most_factor;
+        judgement->least_factor = headroom->least_factor;
     }
 }
 
@@ -448,7 +449,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     }
     judgement->repeated.segments = 0;
     judgement->verdict = MS_VERDICT_GROWTH;
-    judgement->fitting_factor = judgement->most_factor = 0;
+    judgement->fitting_factor = judgement->most_factor = judgement->least_factor = 0;
     judgement->past_steps = 0;
     if (judgement->leak->all.round == MS_ROUND_STEP) {
         judgement->further_steps =

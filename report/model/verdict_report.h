@@ -37,6 +37,8 @@ struct ms_judgement {
                                        unknown */
     double most_factor;     /* no more than this part of it fits; 0: unknown, or fitting_factor is
                                known */
+    double least_factor;    /* beside most_factor: this part fits even beside the state of an
+                               optimizer like Adam; 0: unknown */
     bool of_the_model;      /* nearly all live memory is what a model needs for any batch */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: for how many more the device would have lasted
                                without a cap */

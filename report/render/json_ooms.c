@@ -156,6 +156,15 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     } else {
         ms_json_null(json, "factor_at_most");
     }
+    if (judgement.least_factor > 0) {
+        char number[MS_UNIT_TEXT_BYTES];
+
+        ms_json_number(
+            json, "estimated_factor_at_least",
+            ms_decimal_text((int64_t)(judgement.least_factor * 1e6), number, sizeof(number)));
+    } else {
+        ms_json_null(json, "estimated_factor_at_least");
+    }
     ms_json_text(json, "verdict", ms_verdict_name(judgement.verdict));
     ms_json_text(json, "sentence", sentence);
     ms_json_count(json, "largest_free_bytes", oom->record.state.largest_free_bytes);

@@ -329,6 +329,18 @@ static void add_first_step(const struct ms_judgement *judgement, struct ms_buffe
     }
 }
 
+/* A batch that fits even beside the state of an optimizer like Adam. */
+static void add_least(const struct ms_judgement *judgement, uint32_t batch, struct ms_buffer *out)
+{
+    if (batch > 0) {
+        ms_buffer_format(out, " (~); batch %s",
+                         MS_COUNT((uint64_t)(judgement->least_factor * batch)));
+    } else {
+        ms_buffer_format(out, " (~); %s of it", DECIMAL(millionths(judgement->least_factor)));
+    }
+    ms_buffer_add(out, " if the optimizer keeps two values of each parameter, as Adam does\n");
+}
+
 /* The requests after it were never seen: only that more does not fit is certain. The batch of an
  * evaluation is unknown. */
 static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
@@ -346,7 +358,13 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
                          DECIMAL(((int64_t)(judgement->most_factor * 100) + 1) * 10000),
                          oom->evaluating ? "evaluation's " : "");
     }
-    ms_buffer_add(out, ": this request then fits, but the rest of the step needs more\n");
+    if (judgement->least_factor > 0) {
+        add_least(judgement, batch, out);
+    } else {
+        ms_buffer_add(out, oom->evaluating
+                               ? ": this request then fits, but what comes after it may need more\n"
+                               : ": this request then fits, but the rest of the step needs more\n");
+    }
 }
 
 /* The largest batch; without a known batch, the part of it. */

@@ -238,6 +238,9 @@ def of_events(report: Json) -> Iterator[str]:
         most = event["factor_at_most"]
         if most is not None and (factor is not None or most >= 1):
             yield f"{name}: {factor} of the batch fits, {most} at most"
+        least = event["estimated_factor_at_least"]
+        if least is not None and not 0 < least <= (most or 0):
+            yield f"{name}: {least} of the batch fits, {most} at most"
         steps = report["steps"]["count"]
         if steps is not None and (event["step"] or 0) > steps + 1:
             yield f"{name}: in step {event['step']} of {steps}"

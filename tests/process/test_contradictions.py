@@ -53,6 +53,10 @@ def whole_batch_at_most(report: Report) -> None:
     report["oom_events"][-1]["factor_at_most"] = 1.0
 
 
+def more_than_at_most(report: Report) -> None:
+    report["oom_events"][-1]["estimated_factor_at_least"] = 0.9
+
+
 def another_bound(report: Report) -> None:
     report["oom_events"][-1]["rule"]["cap_bytes"] = report["devices"][0]["total_bytes"]
 
@@ -134,6 +138,7 @@ CHANGES: dict[Callable[[Report], None], str] = {
     row_that_the_text_has_not: "another ledger than report.json",
     larger_batch: "of the batch that failed fits",
     whole_batch_at_most: "at most",
+    more_than_at_most: "of the batch fits",
     growth_of_nothing: "growth, of 0 bytes",
     site_beyond_the_peak: "bytes at once, of",
     more_frees: "frees of",

@@ -19,8 +19,9 @@
 /* A part in so many of the peak, kept by nothing that training needs. */
 #define MOST_KEPT 16u
 
-/* The largest ratio of the most to the least that could still have come. */
-#define MOST_APART 1.08
+/* The largest ratio of the most to the least that is told as one figure: their middle is then within
+ * 3 % of either. */
+#define MOST_APART 1.06
 #define STATES     2u /* the most that an optimizer keeps of each parameter */
 
 /* A part in so many of the constant part: with less that follows the batch, the estimate's error
@@ -263,9 +264,10 @@ static uint64_t room_at(const struct ms_oom_state *state)
     return minus(ms_verdict_room_bytes(&terms), terms.fixed_bytes);
 }
 
-/* The part of this batch that would have fitted; 0: unknown. The first pass must be known
- * completely, so a backward pass must have begun. */
-static double fitting(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
+/* The part of this batch that would have fitted. The first pass must be known completely, so a
+ * backward pass must have begun. What stays after it may not be known yet: then it is a range. */
+static void find_fitting(const struct ms_sampler *sampler, const struct ms_model_oom *fatal,
+                         struct ms_headroom *headroom)
 {
     const struct ms_oom_state *state = &fatal->record.state;
     const uint64_t room = room_at(state);
@@ -277,11 +279,19 @@ static double fitting(const struct ms_sampler *sampler, const struct ms_model_oo
     double least, most;
 
     if (sampler->model->recurrence.passes > FIRST_STEPS || has_kept_more(sampler)) {
-        return 0;
+        return;
     }
     least = largest_with(sampler, room, kept + states, 0);
     most = largest_with(sampler, room, kept - others, others);
-    return least > 0 && most < 1 && most <= least * MOST_APART ? (least + most) / 2 : 0;
+    if (least <= 0 || most >= 1) {
+        return;
+    }
+    if (most <= least * MOST_APART) {
+        headroom->fitting_factor = (least + most) / 2;
+    } else if (states > 0) {
+        headroom->least_factor = least;
+        headroom->most_factor = most;
+    }
 }
 
 /* Assumes that everything but the model follows the batch; what does not leaves less room. So with
@@ -324,9 +334,12 @@ static void judge_dead(const struct ms_sampler *sampler, const struct ms_model_o
     if (headroom->known) {
         headroom->known = false;
         headroom->why = "it ran out of memory";
-        headroom->fitting_factor = fatal->evaluating ? 0 : fitting(sampler, fatal);
+        if (!fatal->evaluating) {
+            find_fitting(sampler, fatal, headroom);
+        }
     }
-    if (headroom->fitting_factor <= 0 && is_of_a_batch(sampler, fatal)) {
+    if (headroom->fitting_factor <= 0 && headroom->least_factor <= 0 &&
+        is_of_a_batch(sampler, fatal)) {
         headroom->most_factor = most_that_passes(sampler, fatal);
     }
 }

@@ -170,6 +170,15 @@ static double most(void)
     return judgement.most_factor;
 }
 
+static double least(void)
+{
+    struct ms_judgement judgement;
+
+    cr_assert_neq(ms_judged_fatal(model), SIZE_MAX);
+    ms_judge(model, ms_judged_fatal(model), &judgement);
+    return judgement.least_factor;
+}
+
 /* Of three activations' room there is less than three activations; what comes behind the request
  * takes more, nobody knows how much. */
 Test(headroom, in_a_first_forward_pass_only_a_bound_is_known)
@@ -181,6 +190,7 @@ Test(headroom, in_a_first_forward_pass_only_a_bound_is_known)
     headroom(1);
     cr_expect_eq(factor(), 0);
     cr_expect_float_eq(most(), (1024.0 - 128 - 16) / (3 * 350), 0.001, "%f", most());
+    cr_expect_eq(least(), 0);
 }
 
 /* What fits more than once is known by an estimate: no bound stands beside it. */
@@ -195,6 +205,27 @@ Test(headroom, an_estimate_and_a_bound_exclude_each_other)
     headroom(1);
     cr_expect_gt(factor(), 0);
     cr_expect_eq(most(), 0);
+}
+
+/* What the optimizer will keep of a large model decides much of what the batch may have. The
+ * backward pass's block may be a gradient, so it does not follow the batch. */
+Test(headroom, without_the_optimizers_state_a_range_is_known)
+{
+    const uint64_t parameters = PARAMETERS + 100 * MIB;
+    uint64_t activations[ACTIVATIONS];
+    double room;
+
+    born(LOOP_PARAMETER, parameters - PARAMETERS);
+    batch_bytes = 120 * MIB;
+    forward(activations);
+    born(LOOP_BACKWARD, batch_bytes);
+    refuse(LOOP_BACKWARD, batch_bytes);
+    headroom(1);
+    room = (double)(GIB - BESIDE - parameters - batch_bytes);
+    cr_expect_eq(factor(), 0);
+    cr_expect_float_eq(most(), room / (6 * (double)batch_bytes), 0.001, "%f", most());
+    cr_expect_float_eq(least(), (room - 2 * (double)parameters) / (6 * (double)batch_bytes), 0.001,
+                       "%f", least());
 }
 
 /* In a later step the same batch had been carried before: no bound is told for it. */
