@@ -8,38 +8,13 @@ import contextlib
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 import unittest
 from pathlib import Path
-from typing import Any
 
-from machine import BUILD, ROOT, ProcessTest, Result, run
-
-CLI = BUILD / "memshim"
-MIB = 1 << 20
-MANY_TRACES = 400
-
-# Takes memory of every device that there is, and says what they are.
-PROGRAM = f"""
-import ctypes
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    assert getattr(cuda, name)(*arguments) == 0, name
-count, total, name = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(64)
-call("cuInit", 0)
-call("cuDeviceGetCount", ctypes.byref(count))
-for device in range(count.value):
-    context, at = ctypes.c_void_p(), ctypes.c_ulonglong()
-    call("cuDeviceGetName", name, 64, device)
-    call("cuDeviceTotalMem_v2", ctypes.byref(total), device)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    call("cuCtxSetCurrent", context)
-    call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t({96 * MIB}))
-    print(name.value.decode(), total.value, flush=True)
-"""
-
+from dry_run import CLI, MIB, PROGRAM, DryRunTest
+from machine import BUILD, ROOT, run
 
 # Reads back what the host wrote, a copy of that, what a memset wrote, and what nobody did.
 READER = """
@@ -115,52 +90,7 @@ print("order", *said, flush=True)
 """
 
 
-class DryRun(ProcessTest):
-    def setUp(self) -> None:
-        super().setUp()
-        if "no private layer" in self.dry_run("--", "true").stderr:
-            self.skipTest("this kernel lays no private layer over files")
-
-    def cache(self) -> Path:
-        folder = self.folder / "cache"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder
-
-    def dry_run(self, *arguments: str | Path, schedules: str = "one") -> Result:
-        command = [CLI, "dry-run", "--schedules", schedules, *arguments]
-        return run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
-
-    def unshared(self, script: str, *more: str) -> Result:
-        """What bash says of the script in a mount namespace of its own; more: others as well."""
-        command = ["unshare", "-r", "-m", *more, "bash", "-c", script]
-        result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
-        if "unshare" in result.stderr or "mount:" in result.stderr:
-            self.skipTest("nothing can be mounted here")
-        return result
-
-    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A dry run whose input stays open."""
-        return subprocess.Popen(
-            [CLI, "dry-run", *arguments],
-            cwd=self.folder,
-            env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def until(self, line: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """One whose command has just said this line."""
-        running = self.begin(*arguments)
-        assert running.stderr
-        while running.stderr.readline().decode() != f"{line}\n":
-            pass
-        return running
-
-    def answer(self, *arguments: str | Path) -> tuple[Result, dict[str, Any]]:
-        result = self.dry_run("--json", *arguments)
-        return result, json.loads(result.stdout)
-
+class DryRun(DryRunTest):
     def program(self) -> list[str]:
         return ["--", sys.executable, "-c", PROGRAM]
 
@@ -531,59 +461,6 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
         os.close(ours)
         self.assertIn(b"peak", answer)
         self.assertNotIn(b"dry run: before", answer)
-
-    def test_no_step(self) -> None:
-        """A command that never comes to one is ended by Ctrl-C, with a report of what was seen."""
-        code = PROGRAM + "import time; print('waits', flush=True); time.sleep(60)"
-        running = self.until("waits", "--schedules", "one", "--", sys.executable, "-c", code)
-        running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=60)[0].decode()
-        self.assertEqual(running.returncode, 1, said)
-        self.assertIn("no step of an optimizer was seen", said)
-        self.assertIn("interrupted: of what was seen until then", said)
-        self.assertIn("live 96.00 MiB", said.replace("96.0 MiB", "96.00 MiB"))
-
-    def test_a_signal_that_was_passed_on(self) -> None:
-        """Of a scheduler's SIGTERM or a closed terminal the command has not ended by itself."""
-        for number, how in (
-            (signal.SIGTERM, "signal.SIG_DFL"),
-            (signal.SIGTERM, "lambda number, frame: sys.exit(128 + number)"),
-            (signal.SIGHUP, "signal.SIG_DFL"),
-        ):
-            with self.subTest(number.name, how=how):
-                code = (
-                    f"import signal, sys, time\nsignal.signal({int(number)}, {how})\n{PROGRAM}\n"
-                    "print('waits', flush=True); time.sleep(60)"
-                )
-                running = self.until(
-                    "waits", "--schedules", "one", "--", sys.executable, "-c", code
-                )
-                running.send_signal(number)
-                said = running.communicate(timeout=60)[0].decode()
-                self.assertIn("interrupted: of what was seen until then", said)
-                self.assertNotIn("by itself", said)
-
-    def test_ended_while_it_reads(self) -> None:
-        """The command is gone, and there are traces enough for seconds."""
-        code = f"""
-import os, pathlib, subprocess, sys
-subprocess.run([sys.executable, "-c", {PROGRAM!r}], check=True)
-trace, = pathlib.Path(os.environ["MEMSHIM_OUTPUT"]).glob("2*/*/trace.mshm")
-for i in range({MANY_TRACES}):
-    folder = trace.parent.with_name(f"copy-{{i}}")
-    folder.mkdir()
-    os.link(trace, folder / "trace.mshm")
-print("linked", file=sys.stderr, flush=True)
-"""
-        running = self.until("linked", "--schedules", "one", "--", sys.executable, "-c", code)
-        for _ in range(100):  # one that comes at once is the command's, which has just ended
-            running.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                running.wait(0.3)
-                break
-        said = running.communicate(timeout=60)[1].decode()
-        self.assertEqual(running.returncode, -signal.SIGTERM, said)
-        self.assertIn("interrupted while it read", said)
 
     def test_each_run_has_its_report(self) -> None:
         """Also the second schedule, and the run that did not fit the card."""

@@ -137,7 +137,8 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out);
 
 struct ms_dry_batch_row {
     uint64_t batch;
-    bool known; /* it ran and could be replayed: the fields below are valid */
+    bool interrupted; /* somebody ended it; no further one was run */
+    bool known;       /* it ran and could be replayed: the fields below are valid */
     uint64_t steps, peak_live_bytes;
     uint64_t needs_bytes[MS_GROUND_COUNT]; /* of the largest rank */
     struct ms_card_fit fit;                /* of the simulated card */

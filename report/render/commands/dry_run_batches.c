@@ -46,8 +46,9 @@ void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer 
         const struct ms_dry_batch_row *row = &batches->rows[i];
 
         if (!row->known) {
-            ms_buffer_format(out, "  %8s  the command failed by itself, or used no device\n",
-                             MS_COUNT(row->batch));
+            ms_buffer_format(out, "  %8s  %s\n", MS_COUNT(row->batch),
+                             row->interrupted ? "interrupted: no further batch was run"
+                                              : "the command failed by itself, or used no device");
             continue;
         }
         ms_buffer_format(out, "  %8s  %11s  %13s  %11s  %11s   %s\n", MS_COUNT(row->batch),
@@ -93,6 +94,7 @@ void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer 
         ms_json_open(&json, NULL, '{');
         ms_json_count(&json, "batch", row->batch);
         ms_json_flag(&json, "known", row->known);
+        ms_json_flag(&json, "interrupted", row->interrupted);
         ms_json_count(&json, "steps", row->steps);
         ms_json_count(&json, "peak_live_bytes", row->peak_live_bytes);
         ms_json_open(&json, "needs_bytes", '{');

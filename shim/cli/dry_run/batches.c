@@ -68,6 +68,7 @@ static void take_row(const struct ms_dry_answer *answer, struct ms_dry_batch_row
 {
     row->fit = ms_dry_card_row(answer, 0).fit;
     row->known = row->fit.known && answer->end <= MS_DRY_ENDED;
+    row->interrupted = answer->end == MS_DRY_INTERRUPTED;
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
         const struct ms_dry_rank *rank = ms_dry_rank_at(answer, i);
 
@@ -122,10 +123,13 @@ static bool measure_one(const struct ms_dry_plan *plan, char *const *argv, uint6
 }
 
 /* The next batch of the plan, or of the search; 0: none. The search ends if a run failed by
- * itself. */
+ * itself, and both do if somebody ended a run. */
 static uint64_t next_batch(const struct ms_dry_plan *plan, const struct ms_dry_batches *batches,
                            const struct ms_batch_run *runs, size_t known)
 {
+    if (batches->count > 0 && batches->rows[batches->count - 1].interrupted) {
+        return 0;
+    }
     if (batches->count < plan->count) {
         return plan->values[batches->count];
     }

@@ -137,7 +137,7 @@ static void run_late(const struct ms_dry_call *call, char *const *argv, const ch
     if (run_and_read(call, argv, base, "-late", output, late) < 0 && late->end <= MS_DRY_ENDED &&
         ms_dry_rank_count(late) == ms_dry_rank_count(answer)) {
         answer->late = late;
-    } else {
+    } else if (late->end != MS_DRY_INTERRUPTED) {
         complain("that did not come as far as the first run, and is left out");
     }
 }
@@ -155,7 +155,7 @@ static int answer_command(const struct ms_dry_call *call, char *const *argv, con
 
     choose_cards(call, &answer);
     status = run_and_read(call, argv, base, "", output, &answer);
-    if (status < 0 && any_died_of_oom(&answer)) {
+    if (status < 0 && answer.end != MS_DRY_INTERRUPTED && any_died_of_oom(&answer)) {
         ms_dry_answer_free(&answer);
         answer.ranks = (struct ms_buffer){0};
         answer.values = (struct ms_buffer){0};
@@ -174,7 +174,10 @@ static int answer_command(const struct ms_dry_call *call, char *const *argv, con
     (call->json ? ms_dry_run_json : ms_dry_run_text)(&answer, &out);
     written = ms_cli_put(MS_CLI_DRY_RUN, &out, "-");
     ms_buffer_free(&out);
-    status = written && ms_dry_rank_count(&answer) > 0 && answer.end <= MS_DRY_ENDED ? 0 : 1;
+    status = written && ms_dry_rank_count(&answer) > 0 && answer.end <= MS_DRY_ENDED &&
+                     late.end != MS_DRY_INTERRUPTED
+                 ? 0
+                 : 1;
     ms_dry_answer_free(&answer);
     ms_dry_answer_free(&late);
     return status;

@@ -62,6 +62,9 @@ struct watch {
     uint64_t begun_ns;
     uint64_t first_steps, first_step_ns; /* steps at the first check that saw any */
     bool shown;
+    /* When somebody asked for the end, and how often; the command was told. */
+    uint64_t interrupted_ns;
+    unsigned interruptions;
 };
 
 /* The number of steps after which everything was seen, as far as is known yet. */
@@ -138,6 +141,10 @@ static int look(void *ctx)
     struct ms_dry_progress progress;
     const uint64_t now_ns = ms_clock_ns();
 
+    if (watch->interruptions > 0) {
+        return watch->interruptions > 1 || now_ns - watch->interrupted_ns > PATIENCE_NS ? SIGKILL
+                                                                                        : 0;
+    }
     if (watch->asked_ns > 0) {
         return is_over(watch, now_ns) ? SIGKILL : 0;
     }
@@ -163,6 +170,19 @@ static int look(void *ctx)
     complain("%s step%s of the optimizer: all was seen; the command is stopped",
              MS_COUNT(progress.least_steps), progress.least_steps == 1 ? "" : "s");
     return SIGTERM;
+}
+
+/* Nothing that the command still does is kept, except for its trace, which it need not end. So one
+ * that does not listen is not waited for. */
+static void be_asked(void *ctx)
+{
+    struct watch *watch = ctx;
+
+    if (watch->interruptions++ == 0) {
+        watch->interrupted_ns = ms_clock_ns();
+        complain("interrupted: the command has %s to end; the same signal again ends it at once",
+                 MS_DURATION(PATIENCE_NS));
+    }
 }
 
 /* ---- one run ---- */
@@ -214,7 +234,7 @@ static bool shield(const struct ms_dry_call *call, const char *shared, const cha
  * the command cannot be run. */
 static int run_command(char *const *argv, struct watch *watch, int *error)
 {
-    const struct ms_supervise_watch watched = {LOOK_EVERY_MS, look, enter, watch};
+    const struct ms_supervise_watch watched = {LOOK_EVERY_MS, look, enter, be_asked, watch};
     const int output = dup(STDOUT_FILENO);
     int status;
 
@@ -229,7 +249,6 @@ static int run_command(char *const *argv, struct watch *watch, int *error)
     return status;
 }
 
-/* Somebody asked for the end, and the signal was passed on. */
 static bool is_interruption(int signal)
 {
     return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
@@ -244,11 +263,14 @@ static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_
         return;
     }
     answer->status = signaled ? -WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
-    if (answer->status == 0) {
+    if (watch->interruptions > 0) {
+        answer->end = MS_DRY_INTERRUPTED; /* whatever it made of that */
+    } else if (answer->status == 0) {
         answer->end = MS_DRY_ENDED;
     } else if (is_interruption(signaled ? WTERMSIG(wait_status) : answer->status - 128)) {
-        answer->end = MS_DRY_INTERRUPTED; /* 128 and the signal's number, as shells and handlers
-                                             report it */
+        /* Who signals a whole group reaches the command before us. 128 and the signal's number: as
+         * shells and handlers report it. */
+        answer->end = MS_DRY_INTERRUPTED;
     } else {
         answer->end = MS_DRY_FAILED;
     }

@@ -13,16 +13,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "allocator/base/buffer.h"
 #include "allocator/base/clock.h"
+#include "shim/cli/launch/descendants.h"
 
 /* A launcher that ends a job often signals the process and then its whole group, so that the same
  * signal reaches us twice at once. Torchrun takes a second SIGTERM for impatience and leaves its
  * workers behind. So a repetition within this time is not passed on. */
 #define REPEAT_NS 200000000u
 
+#define REST_MS    10  /* between checks for processes that were left */
+#define REST_TRIES 500 /* a process in an uninterruptible call ends later */
+
 /* Signals that mean an error of our own, or that cannot be caught. */
 static const int never_passed[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,
                                    SIGTRAP, SIGSYS,  SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU};
+
+struct command {
+    pid_t child;
+    bool own_group;
+    const struct ms_supervise_watch *watch; /* may be null */
+    /* struct ms_descendant: processes of ours that are not the command's, such as a shell's process
+     * substitution that reads what we print. */
+    struct ms_buffer others;
+};
 
 static bool is_foreground(void)
 {
@@ -91,20 +105,27 @@ static bool ends_processes(int signal)
     return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
 }
 
-static void pass_signal(pid_t child, const siginfo_t *info, bool own_group, struct passed *last)
+static void pass_signal(const struct command *command, const siginfo_t *info, struct passed *last)
 {
+    const struct ms_supervise_watch *watch = command->watch;
+
+    if (ends_processes(info->si_signo)) {
+        if (is_repetition(last, info->si_signo)) {
+            return;
+        }
+        if (watch != NULL && watch->asked != NULL) {
+            watch->asked(watch->ctx);
+        }
+    }
     /* If the command is in our group, it gets the terminal's signals directly. */
-    if (info->si_code == SI_KERNEL && !own_group) {
+    if (info->si_code == SI_KERNEL && !command->own_group) {
         return;
     }
-    if (ends_processes(info->si_signo) && is_repetition(last, info->si_signo)) {
+    if (command->own_group && info->si_signo == SIGCONT) {
+        (void)kill(-command->child, SIGCONT);
         return;
     }
-    if (own_group && info->si_signo == SIGCONT) {
-        (void)kill(-child, SIGCONT);
-        return;
-    }
-    (void)kill(child, info->si_signo);
+    (void)kill(command->child, info->si_signo);
 }
 
 /* True when the child has ended, with its status. If the child stops, this process stops, too, so
@@ -135,25 +156,93 @@ static int next_signal(const sigset_t *signals, const struct ms_supervise_watch 
     return signal < 0 && errno == EAGAIN ? 0 : signal;
 }
 
-static int wait_for(pid_t child, const sigset_t *signals, bool own_group,
-                    const struct ms_supervise_watch *watch)
+static bool is_other(const struct command *command, pid_t pid)
 {
-    const pid_t group = own_group ? -child : child;
+    for (size_t i = 0; i < ms_descendants_count(&command->others); i++) {
+        if (ms_descendants_at(&command->others, i)->pid == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Sends it to all processes of the command, or to those in that group alone if it is not 0. Returns
+ * how many there were. */
+static size_t signal_all(const struct command *command, pid_t group, int signal)
+{
+    struct ms_buffer ours = {0};
+    size_t count = 0;
+
+    ms_descendants_find(&ours);
+    for (size_t i = 0; i < ms_descendants_count(&ours); i++) {
+        const struct ms_descendant *process = ms_descendants_at(&ours, i);
+
+        if ((group == 0 || process->group == group) && !is_other(command, process->pid)) {
+            (void)kill(process->pid, signal);
+            count++;
+        }
+    }
+    ms_buffer_free(&ours);
+    return count;
+}
+
+/* Takes leave of processes that lost their parent and became ours. */
+static void reap_adopted(pid_t child)
+{
+    siginfo_t ended = {0};
+
+    while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid > 0 &&
+           ended.si_pid != child) {
+        (void)waitpid(ended.si_pid, NULL, 0);
+        ended.si_pid = 0;
+    }
+}
+
+/* Kills what the command has left. Those that lose their parent become ours. */
+static void end_rest(const struct command *command)
+{
+    const struct timespec pause = {0, REST_MS * 1000000L};
+
+    for (int tries = 0; tries < REST_TRIES && signal_all(command, 0, SIGKILL) > 0; tries++) {
+        reap_adopted(0);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+static int wait_for(const struct command *command, const sigset_t *signals)
+{
+    const struct ms_supervise_watch *watch = command->watch;
     struct passed last = {0};
     int status = 0;
-    while (!child_ended(child, &status)) {
+    while (!child_ended(command->child, &status)) {
         siginfo_t info;
         int signal = next_signal(signals, watch, &info);
         if (signal > 0 && signal != SIGCHLD) {
-            pass_signal(child, &info, own_group, &last);
+            pass_signal(command, &info, &last);
         } else if (signal == 0 && (signal = watch->look(watch->ctx)) != 0) {
-            (void)kill(group, signal);
+            (void)signal_all(command, command->own_group ? command->child : getpgrp(), signal);
+        }
+        if (watch != NULL) {
+            reap_adopted(command->child);
         }
     }
-    if (watch != NULL && own_group) {
-        (void)kill(group, SIGKILL);
+    if (watch != NULL) {
+        end_rest(command);
     }
     return status;
+}
+
+/* The signals that were blocked when this process started its first command. */
+static sigset_t first_mask(void)
+{
+    static sigset_t mask;
+    static bool is_known;
+
+    if (!is_known) {
+        (void)sigprocmask(SIG_SETMASK, NULL, &mask);
+        is_known = true;
+    }
+    return mask;
 }
 
 int ms_supervise(char *const *argv, char *const *environment, int *error)
@@ -176,28 +265,38 @@ int ms_supervise_watched(char *const *argv, char *const *environment,
         *error = errno;
         return -1;
     }
-    bool own_group = !is_foreground();
+    struct command command = {.own_group = !is_foreground(), .watch = watch};
+    const sigset_t commands_mask = first_mask();
     sigset_t mask;
     (void)sigprocmask(SIG_BLOCK, &signals, &mask);
+    if (watch != NULL) {
+        (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+        ms_descendants_find(&command.others);
+    }
     pid_t parent = getpid();
-    pid_t child = fork();
-    if (child == 0) {
-        become_command(argv, environment, &mask, parent, own_group, result_pipe[1], watch);
+    command.child = fork();
+    if (command.child == 0) {
+        become_command(argv, environment, &commands_mask, parent, command.own_group, result_pipe[1],
+                       watch);
     }
     *error = errno;
     (void)close(result_pipe[1]);
-    if (child > 0) {
+    if (command.child > 0) {
         *error = exec_result(result_pipe[0]);
     }
     (void)close(result_pipe[0]);
-    if (child < 0 || *error != 0) {
-        if (child > 0) {
-            (void)waitpid(child, NULL, 0);
+
+    int status = -1;
+    if (command.child > 0 && *error == 0) {
+        status = wait_for(&command, &signals);
+    } else {
+        if (command.child > 0) {
+            (void)waitpid(command.child, NULL, 0);
         }
         (void)sigprocmask(SIG_SETMASK, &mask, NULL);
-        return -1;
     }
-    return wait_for(child, &signals, own_group, watch);
+    ms_buffer_free(&command.others);
+    return status;
 }
 
 int ms_end_alike(int wait_status)

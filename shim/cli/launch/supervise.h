@@ -8,7 +8,8 @@
 /* Starts argv[0] (searched on PATH) with this environment, passes every signal on to it, stops and
  * continues with it, and returns its wait status when it has ended. The command is in our process
  * group if that is the terminal's, so that it keeps the terminal; otherwise in a group of its own.
- * It ends if we are killed. From here on the process handles no signal by itself.
+ * It ends if we are killed. From here on the process handles no signal by itself; a further command
+ * is started with the signals that this process was started with.
  *
  * -1 if it could not be started; *error is the errno. One thread only. */
 int ms_supervise(char *const *argv, char *const *environment, int *error);
@@ -20,11 +21,15 @@ struct ms_supervise_watch {
     /* May be null. Called in the command's process, before it becomes the command; 0 or an
      * errno. */
     int (*enter)(void *ctx);
+    /* May be null. Called when a signal that asks for an end has reached the command, ours or the
+     * terminal's; not for a repetition that a launcher sent at once. */
+    void (*asked)(void *ctx);
     void *ctx;
 };
 
-/* The same, with a watch. Signals of the watch go to the command's whole group if it has its own,
- * and processes that are left in that group when the command has ended are ended, too. */
+/* The same, with a watch. Signals of the watch go to all processes of the command that are in its
+ * process group. When the command has ended, all processes that it has left are killed, also those
+ * in other groups and sessions. */
 int ms_supervise_watched(char *const *argv, char *const *environment,
                          const struct ms_supervise_watch *watch, int *error);
 
