@@ -16,6 +16,8 @@
 #define LEAST_OWN_SEGMENT    (10 * MIB) /* kMinLargeAlloc: from this size on a segment of its own */
 #define ROUND_SEGMENT        (2 * MIB)  /* kRoundLarge */
 #define DRIVER_GRAIN         (2 * MIB)
+#define DRIVER_SMALL         MIB /* the driver cuts blocks up to this size out of shared grains */
+#define DRIVER_LEAST         512
 #define EXPANDABLE_ADDRESSES (UINT64_C(1) << 47)
 
 enum state { LIVE, FREE, UNMAPPED };
@@ -42,6 +44,7 @@ struct allocator {
     struct ms_slab blocks;
     struct block **of_object; /* null: not live, or not PyTorch's */
     uint64_t *beside_bytes;   /* by object, for blocks that are not PyTorch's */
+    uint64_t small_bytes;     /* of those, the small ones together */
     struct pool *pools;       /* two for each arena of the recording, and two for all else */
     size_t pool_count;
     uint64_t next_addr;
@@ -435,16 +438,39 @@ static void drop_other(struct allocator *allocator, uint64_t bytes)
     allocator->other_bytes -= bytes < allocator->other_bytes ? bytes : allocator->other_bytes;
 }
 
-/* Whether it is a block of the program's own, not a segment of PyTorch's. */
+/* The whole grains that small blocks of so many bytes take together. */
+static uint64_t grains(uint64_t small_bytes)
+{
+    return ms_round_up(small_bytes, DRIVER_GRAIN);
+}
+
+/* False: it is a block of the program's own, not a segment of PyTorch's, and there is no room. */
 static bool took(struct allocator *allocator, const struct ms_operation *operation)
 {
-    const uint64_t bytes = ms_round_up(operation->bytes, DRIVER_GRAIN);
+    const bool small = operation->bytes <= DRIVER_SMALL;
+    const uint64_t bytes = ms_round_up(operation->bytes, small ? DRIVER_LEAST : DRIVER_GRAIN);
+    const uint64_t before = allocator->small_bytes;
 
     if (operation->arena != MS_RECORDED_NONE) {
         return true;
     }
     allocator->beside_bytes[operation->object] = bytes;
-    return add_other(allocator, bytes);
+    allocator->small_bytes += small ? bytes : 0;
+    return add_other(allocator, small ? grains(before + bytes) - grains(before) : bytes);
+}
+
+static void gave(struct allocator *allocator, const struct ms_operation *operation)
+{
+    const uint64_t bytes = allocator->beside_bytes[operation->object];
+    const uint64_t before = allocator->small_bytes;
+
+    allocator->beside_bytes[operation->object] = 0;
+    if (bytes > DRIVER_SMALL) {
+        drop_other(allocator, bytes);
+        return;
+    }
+    allocator->small_bytes -= bytes;
+    drop_other(allocator, grains(before) - grains(before - bytes));
 }
 
 static bool play(struct allocator *allocator, const struct ms_operation *operation)
@@ -458,8 +484,7 @@ static bool play(struct allocator *allocator, const struct ms_operation *operati
     case MS_OPERATION_ALLOC:
         return took(allocator, operation);
     case MS_OPERATION_FREE:
-        drop_other(allocator, allocator->beside_bytes[operation->object]);
-        allocator->beside_bytes[operation->object] = 0;
+        gave(allocator, operation);
         return true;
     case MS_OPERATION_CHARGE:
         return add_other(allocator, operation->bytes);

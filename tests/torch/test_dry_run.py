@@ -20,8 +20,9 @@ JOBS: Sequence[Sequence[str]] = (
 )
 
 
-# Of cuBLAS for a card of compute capability 9.0: two, each 32 MiB and, in a granule, 1 KiB.
-HANDLES_BYTES = 2 * (34 << 20)
+# Of cuBLAS for a card of compute capability 9.0: two, each 32 MiB, and 1 KiB in a granule that they
+# share.
+HANDLES_BYTES = 66 << 20
 TRAINER = """
 import signal, sys, torch
 model = torch.nn.Linear(64, 64).cuda()
@@ -209,6 +210,7 @@ class DryRun(unittest.TestCase):
                         PYTORCH_ALLOC_CONF=setting,
                         SIMGPU_CONTENTS="none",
                         SIMGPU_CAPABILITY="9.0",
+                        SIMGPU_PROCESSORS="132",
                         SIMGPU_MEMORY="79GiB",
                     ).check()
                     (end,) = run.lines("end")
@@ -371,6 +373,7 @@ class DryRun(unittest.TestCase):
                 SIMGPU_MEMORY="1200MiB",
                 SIMGPU_CONTEXT="520MiB",
                 SIMGPU_CAPABILITY="9.0",
+                SIMGPU_PROCESSORS="132",
             )
             self.assertEqual(run.status, status, run.describe())
             # What is short may be short for cuBLAS, whose handle of the backward pass comes last.

@@ -110,6 +110,21 @@ Test(torch_alone, what_is_not_its_own)
     cr_assert_not(run(516 * MIB, false).failed);
 }
 
+/* The driver cuts small blocks out of memory that they share: two handles of a library take a large
+ * block each, and 2 MiB for a small one of each. */
+Test(torch_alone, small_blocks_share_the_drivers_memory)
+{
+    for (uint64_t id = 9; id < 13; id += 2) {
+        cr_assert_null(ms_recording_alloc(&recording, 0, id, 0, 32 * MIB, 0, 0, false).field);
+        cr_assert_null(ms_recording_alloc(&recording, 0, id + 1, 0, 1024, 0, 0, false).field);
+    }
+    cr_assert_eq(run(AMPLE, false).peak_charged_bytes, 66 * MIB);
+    cr_assert_null(ms_recording_release(&recording, 0, 10, 0).field);
+    cr_assert_null(ms_recording_release(&recording, 0, 12, 0).field);
+    cr_assert_null(ms_recording_alloc(&recording, 0, 13, 0, 2 * MIB, 0, 0, false).field);
+    cr_assert_eq(run(AMPLE, false).peak_charged_bytes, 66 * MIB);
+}
+
 /* What the driver or a library takes is not there where PyTorch has cached it. */
 Test(torch_alone, nobody_asks_it_for_its_cache)
 {
