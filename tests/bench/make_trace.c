@@ -2,8 +2,9 @@
 /* A trace of a training-like run, as long as it is asked for, told through the real writer.
  * What reports cost is measured on it (reports.py).
  *
- * Usage: make_trace OUTPUT EVENTS [LIMIT_BYTES]. Prints, as one line of JSON, the trace's folder
- * and how long the longest event took to tell. */
+ * Usage: make_trace OUTPUT EVENTS [LIMIT_BYTES [NS_AN_EVENT]]. Prints, as one line of JSON, the
+ * trace's folder and how long the longest event took to tell. With NS_AN_EVENT the monotonic clock
+ * goes on by so much with each event, so that a day is told in minutes, and no event is timed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,24 @@
 #define TOO_MUCH      (30 * GIB)
 
 static struct synthetic run;
+static uint64_t ns_an_event, events_told;
+
+/* The linker makes the writer's calls of clock_gettime come here. */
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    if (ns_an_event == 0 || clock != CLOCK_MONOTONIC) {
+        return __real_clock_gettime(clock, now);
+    }
+
+    const uint64_t ns = events_told * ns_an_event;
+
+    *now = (struct timespec){.tv_sec = (time_t)(ns / UINT64_C(1000000000)),
+                             .tv_nsec = (long)(ns % UINT64_C(1000000000))};
+    return 0;
+}
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -26,7 +45,7 @@ static uint64_t now_ns(clockid_t clock)
 }
 
 /* The longest of so many events, in CPU time of the thread: others may have the core meanwhile. */
-static uint64_t churn(uint64_t events)
+static uint64_t churn_timed(uint64_t events)
 {
     uint64_t longest_ns = 0, before_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
 
@@ -41,6 +60,16 @@ static uint64_t churn(uint64_t events)
     return longest_ns;
 }
 
+/* The same where time is made: nothing is measured, 0. */
+static uint64_t churn_made(uint64_t events)
+{
+    for (uint64_t i = 0; i < events; i++) {
+        events_told++;
+        synthetic_churn(&run, 1);
+    }
+    return 0;
+}
+
 static uint64_t train(ms_trace_t *trace, uint64_t events)
 {
     uint64_t longest_ns = 0;
@@ -49,8 +78,9 @@ static uint64_t train(ms_trace_t *trace, uint64_t events)
         const struct ms_event begin = {.kind = MS_EVENT_STEP, .id = step};
         uint64_t took_ns;
 
+        events_told++;
         ms_trace_emit(trace, &begin);
-        took_ns = churn(EVENTS_A_STEP - 1);
+        took_ns = ns_an_event > 0 ? churn_made(EVENTS_A_STEP - 1) : churn_timed(EVENTS_A_STEP - 1);
         longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
     }
     return longest_ns;
@@ -58,8 +88,8 @@ static uint64_t train(ms_trace_t *trace, uint64_t events)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3 && argc != 4) {
-        (void)fprintf(stderr, "usage: make_trace OUTPUT EVENTS [LIMIT_BYTES]\n");
+    if (argc < 3 || argc > 5) {
+        (void)fprintf(stderr, "usage: make_trace OUTPUT EVENTS [LIMIT_BYTES [NS_AN_EVENT]]\n");
         return 2;
     }
 
@@ -69,7 +99,8 @@ int main(int argc, char **argv)
     char why[PATH_MAX + 512] = "";
 
     config.process.supervisor_pid = supervisor != NULL ? (int32_t)strtol(supervisor, NULL, 10) : 0;
-    config.limit_bytes = argc == 4 ? strtoull(argv[3], NULL, 10) : 0;
+    config.limit_bytes = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
+    ns_an_event = argc > 4 ? strtoull(argv[4], NULL, 10) : 0;
 
     ms_trace_t *trace = ms_trace_open(&config, why, sizeof(why));
 

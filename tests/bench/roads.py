@@ -6,8 +6,9 @@
 
 What a road takes depends on the compiler and on the C library: roads.json has a table for each
 such world. A road that takes 2 % more than it says there is a fault, or has a reason. The roads are
-those of driver_roads.c, with a trace and, some of them, without, and of room_roads.c. What the
-simulated GPU does is not counted.
+those of driver_roads.c, with a trace and, some of them, without, of room_roads.c, and of
+python_road.c, which depends on Python's version as well. What the simulated GPU does, and what it
+calls, is not counted.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ WALKS = 5
 EACH = 1600
 MORE = 0.02
 TIMES = 3
-TIMEOUT_S = 120
+TIMEOUT_S = 240
 # Without a trace only what a trace changes: the pool's own roads.
 UNTRACED = ("pair", "tensor")
+# What is read of a frame differs between versions of Python: each has a road of its own.
+PYTHON = f"python {sys.version_info.major}.{sys.version_info.minor}"
 
 Counts = dict[str, float]
 # Of a world: how many instructions each road takes, and why as many as that.
@@ -82,27 +85,35 @@ def roads_of(program: str) -> list[str]:
 
 
 def total_of(part: Path) -> int:
-    """All that was counted, but for the simulated GPU's: a function's lines are its own cost, what
-    it called stands in the line after `calls=`."""
-    total, simulated, of_a_call = 0, False, False
+    """All that was counted, but for what the simulated GPU did, and what it called: the cost of a
+    call, with all that was called in it, stands in the line after `calls=`."""
+    total, simulated, into, of_a_call = 0, False, False, False
     for line in part.read_text().splitlines():
         if line.startswith("ob="):
             simulated = "/simgpu/" in line
-        elif line[:1].isdigit() and not of_a_call and not simulated:
-            total += int(line.split()[1])
+        elif line.startswith("cob="):
+            into = "/simgpu/" in line
+        elif line[:1].isdigit():
+            cost = int(line.split()[1])
+            if not of_a_call:
+                total += cost
+            elif into and not simulated:
+                total -= cost
+            into = into and not of_a_call
         of_a_call = line.startswith("calls=")
     return total
 
 
-def walk(folder: Path, program: str, *arguments: str, **settings: str) -> Measured:
-    """One program under callgrind, which leaves a part for each road, in their order."""
+def walk(folder: Path, program: str, *started: str | Path, **settings: str) -> Measured:
+    """One program under callgrind, which leaves a part for each road of its source, in their order;
+    how it is started."""
     (folder / "cache").mkdir(parents=True)
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder / 'part'}"]
     # Counting begins and ends with a pattern; a part is left for names alone.
     command += ["--compress-strings=no", "--compress-pos=no", "--toggle-collect=road_*"]
     command += [f"--dump-after=road_{road}" for road in roads_of(program)]
     done = subprocess.run(
-        [*command, str(PROGRAMS / program), *arguments],
+        [*command, *started],
         env=environment(folder, **settings),
         capture_output=True,
         text=True,
@@ -124,10 +135,22 @@ def walk(folder: Path, program: str, *arguments: str, **settings: str) -> Measur
 def measure_once() -> Measured:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        traced = walk(folder / "1", "driver_roads", **driver_settings(folder / "1", trace=True))
-        untraced = walk(folder / "2", "driver_roads", **driver_settings(folder / "2", trace=False))
-        rooms = walk(folder / "3", "room_roads", str(folder / "3"))
-    counts = traced.counts | rooms.counts
+        driver, room = PROGRAMS / "driver_roads", PROGRAMS / "room_roads"
+        traced = walk(
+            folder / "1", driver.name, driver, **driver_settings(folder / "1", trace=True)
+        )
+        untraced = walk(
+            folder / "2", driver.name, driver, **driver_settings(folder / "2", trace=False)
+        )
+        rooms = walk(folder / "3", room.name, room, folder / "3")
+        below = Path(__file__).with_name("python_road.py")
+        python = walk(
+            folder / "4",
+            below.stem,
+            *(sys.executable, "-S", "-E", below, PROGRAMS / "libpython_road.so"),
+            **driver_settings(folder / "4", trace=True),
+        )
+    counts = traced.counts | rooms.counts | {PYTHON: python.counts["python"]}
     counts |= {f"{road}, no trace": untraced.counts[road] for road in UNTRACED}
     return Measured(traced.world, counts)
 
@@ -149,11 +172,18 @@ def instructions(row: Mapping[str, float | str]) -> float:
     return float(row["instructions"])
 
 
+def of_another_python(road: str) -> bool:
+    return road.startswith("python ") and road != PYTHON
+
+
 def findings(measured: Measured, table: Table) -> list[str]:
-    """A sentence for each road that takes more than it may, that is not known, or that is gone."""
-    rows = table[measured.world]
+    """A sentence for each road that takes more than it may, that is not known, or that is gone. A
+    version of Python that was never measured is no fault."""
+    rows = {road: row for road, row in table[measured.world].items() if not of_another_python(road)}
     said = []
     for road, count in measured.counts.items():
+        if road == PYTHON and road not in rows:
+            continue
         if road not in rows:
             said.append(f"{road}: {count} instructions, which roads.json does not know")
         elif count > instructions(rows[road]) * (1 + MORE):
@@ -176,8 +206,9 @@ def write(measured: Measured, reason: str, path: Path) -> list[str]:
             rows[road] = {"instructions": count, "why": reason}
             changed.append(road)
     for road in set(rows) - set(measured.counts):
-        del rows[road]
-        changed.append(road)
+        if not of_another_python(road):
+            del rows[road]
+            changed.append(road)
     path.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n")
     return changed
 

@@ -30,6 +30,7 @@ MIB = 1 << 20
 PAIRS = 200_000
 EVENTS_A_MIB = 157_000  # of make_trace's
 BOUND_MIB = 16  # of the trace that a long run may keep
+NS_AN_EVENT = 86_400  # so that a day has 10**9 of them
 EVENTS_A_COPY = 20_000
 PARTS = ("contention", "ranks", "reports", "bounded", "runs")
 
@@ -136,9 +137,10 @@ def make(output: Path, events: int) -> Path:
 def bounded(folder: Path, quick: bool, day: bool) -> list[list[Cost]]:
     """Longer and longer runs into a trace of one size: what telling takes, and the report."""
     told, read = [], []
-    for events in (10**5, 10**6) if quick else (10**6, 10**7, 10**9 if day else 3 * 10**7):
+    sizes = (10**5, 10**6) if quick else (10**6, 10**7, 10**8)
+    for events in (*sizes, 10**9) if day else sizes:
         command = [str(BUILD / "tests" / "bench" / "make_trace"), str(folder / "day"), str(events)]
-        text, cost = watched([*command, str(BOUND_MIB * MIB)])
+        text, cost = watched([*command, str(BOUND_MIB * MIB), str(NS_AN_EVENT)])
         trace = Path(json.loads(text)["folder"]) / "trace.mshm"
         print(f"{events:,} events: a file of {trace.stat().st_size / MIB:.1f} MiB", flush=True)
         told.append(replace(cost, what="events told", size=events))

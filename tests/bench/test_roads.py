@@ -38,6 +38,22 @@ class FindingsTest(unittest.TestCase):
         self.assertIn("event: 1.0 instructions, which roads.json does not know", said)
         self.assertIn("pair: no program walks it", said)
 
+    def test_another_version_of_python_is_no_fault(self) -> None:
+        rows: dict[str, dict[str, float | str]] = {
+            "python 3.1": {"instructions": 1.0, "why": "first measured"}
+        }
+        known: roads.Table = {WORLD: TABLE[WORLD] | rows}
+        now = roads.Measured(WORLD, {"pair": 1000.0, roads.PYTHON: 5.0})
+        self.assertEqual(roads.findings(now, known), [])
+        known[WORLD][roads.PYTHON] = {"instructions": 4.0, "why": "first measured"}
+        self.assertEqual(len(roads.findings(now, known)), 1)
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "roads.json"
+            path.write_text(json.dumps(known))
+            with mock.patch.object(roads, "KNOWN", path):
+                self.assertEqual(roads.write(now, "a reason", path), [roads.PYTHON])
+                self.assertEqual(set(roads.known()[WORLD]), {"pair", "python 3.1", roads.PYTHON})
+
     def test_what_is_written_is_known(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             path = Path(name) / "roads.json"
@@ -52,16 +68,33 @@ class FindingsTest(unittest.TestCase):
 
 
 class PartTest(unittest.TestCase):
+    def total(self, *lines: str) -> int:
+        with tempfile.TemporaryDirectory() as name:
+            part = Path(name) / "part.1"
+            part.write_text("\n".join(lines))
+            return roads.total_of(part)
+
     def test_calls_and_the_simulated_gpu_are_left_out(self) -> None:
         lines = [
             *("ob=/build/libmemshim.so.1", "fn=alloc", "12 30", "13 4"),
             *("cob=/build/simgpu/libcuda.so.1", "cfn=cuMemAlloc", "calls=5 90", "13 700"),
             *("14 6", "ob=/build/simgpu/libcuda.so.1", "fn=cuMemAlloc", "90 700", "totals: 740"),
         ]
-        with tempfile.TemporaryDirectory() as name:
-            part = Path(name) / "part.1"
-            part.write_text("\n".join(lines))
-            self.assertEqual(roads.total_of(part), 40)
+        self.assertEqual(self.total(*lines), 40)
+
+    def test_what_the_simulated_gpu_calls_is_left_out(self) -> None:
+        """The C library's part is counted as far as memshim called it."""
+        lines = [
+            *("ob=/build/libmemshim.so.1", "fn=alloc", "12 30"),
+            *("cob=/libc.so.6", "cfn=lock", "calls=1 7", "12 20"),
+            *("cob=/build/simgpu/libcuda.so.1", "cfn=cuMemAlloc", "calls=5 90", "13 760"),
+            *("cfn=other", "calls=1 3", "14 8"),
+            *("ob=/build/simgpu/libcuda.so.1", "fn=cuMemAlloc", "90 700"),
+            *("cfn=own", "calls=1 95", "91 10", "cob=/libc.so.6", "cfn=lock", "calls=2 7", "92 40"),
+            *("fn=own", "95 10", "cob=/libc.so.6", "cfn=lock", "calls=1 7", "96 10"),
+            *("ob=/build/libmemshim.so.1", "fn=other", "3 8", "ob=/libc.so.6", "fn=lock", "7 70"),
+        ]
+        self.assertEqual(self.total(*lines), 30 + 20 + 8)
 
 
 class RoadsTest(unittest.TestCase):
