@@ -49,8 +49,27 @@ static bool again(bool *retried, CUresult result)
     return device && ms_device_make_room(device, ms_options()->wait_ns);
 }
 
-/* Charges what the driver took. handle: what the call made and a later call can destroy; null if
- * nothing. */
+/* Enters what was taken for a handle. What was taken for it before is added: a library may be
+ * loaded long after its handle was made. */
+static void note_taken(const struct watch *watch, const void *handle, uint64_t bytes)
+{
+    struct ms_grant before;
+    struct ms_grant displaced;
+    struct ms_grant grant = {.name = (uint64_t)(uintptr_t)handle,
+                             .extent_bytes = bytes,
+                             .holder = watch->context,
+                             .space = MS_SPACE_HANDLE,
+                             .kind = MS_GRANT_OVERHEAD,
+                             .device = watch->context->device->ordinal,
+                             .reason = (uint8_t)watch->reason};
+    if (ms_ledger_take(MS_SPACE_HANDLE, grant.name, &before) && before.holder == grant.holder) {
+        grant.extent_bytes += before.extent_bytes;
+    }
+    (void)ms_ledger_put(&grant, &displaced);
+}
+
+/* Charges what the driver took. handle: what the call made, or looked into, and a later call can
+ * destroy; null if nothing. */
 static CUresult watch_end(struct watch *watch, CUresult result, const void *handle)
 {
     if (result != CUDA_SUCCESS || !watch->context) {
@@ -64,15 +83,7 @@ static CUresult watch_end(struct watch *watch, CUresult result, const void *hand
         return result;
     }
     if (handle && taken > 0) {
-        struct ms_grant grant = {.name = (uint64_t)(uintptr_t)handle,
-                                 .extent_bytes = (uint64_t)taken,
-                                 .holder = watch->context,
-                                 .space = MS_SPACE_HANDLE,
-                                 .kind = MS_GRANT_OVERHEAD,
-                                 .device = watch->context->device->ordinal,
-                                 .reason = (uint8_t)watch->reason};
-        struct ms_grant displaced;
-        (void)ms_ledger_put(&grant, &displaced);
+        note_taken(watch, handle, (uint64_t)taken);
     }
     return result;
 }
@@ -171,7 +182,7 @@ static CUresult function(CUresult result, const CUfunction *given)
 CUresult ms_serve_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     WATCHED(MS_CHARGE_MODULE, function(MS_REAL(cuModuleGetFunction)(hfunc, hmod, name), hfunc),
-            NULL);
+            hmod);
 }
 
 CUresult ms_serve_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
@@ -229,6 +240,37 @@ CUresult ms_serve_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numK
         }
     }
     return result;
+}
+
+/* With lazy loading the driver loads a library into a context only when it is asked what is in it;
+ * and a variable has memory no sooner. */
+CUresult ms_serve_cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod,
+                                    const char *name)
+{
+    WATCHED(MS_CHARGE_MODULE, MS_REAL(cuModuleGetGlobal)(dptr, bytes, hmod, name), hmod);
+}
+
+CUresult ms_serve_cuModuleGetGlobal_v2(CUdeviceptr_v2 *dptr, size_t *bytes, CUmodule hmod,
+                                       const char *name)
+{
+    WATCHED(MS_CHARGE_MODULE, MS_REAL(cuModuleGetGlobal_v2)(dptr, bytes, hmod, name), hmod);
+}
+
+CUresult ms_serve_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+    WATCHED(MS_CHARGE_MODULE, MS_REAL(cuLibraryGetModule)(pMod, library), library);
+}
+
+CUresult ms_serve_cuLibraryGetGlobal(CUdeviceptr_v2 *dptr, size_t *bytes, CUlibrary library,
+                                     const char *name)
+{
+    WATCHED(MS_CHARGE_MODULE, MS_REAL(cuLibraryGetGlobal)(dptr, bytes, library, name), library);
+}
+
+CUresult ms_serve_cuLibraryGetManaged(CUdeviceptr_v2 *dptr, size_t *bytes, CUlibrary library,
+                                      const char *name)
+{
+    WATCHED(MS_CHARGE_MODULE, MS_REAL(cuLibraryGetManaged)(dptr, bytes, library, name), library);
 }
 
 CUresult ms_serve_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)

@@ -37,6 +37,9 @@ class Charges(Scenario):
     def test_what_is_told_to_be_free(self) -> None:
         self.hold("told_free", MEMSHIM_LIMIT="256MiB", MEMSHIM_SPILL="off")
 
+    def test_what_is_loaded_at_the_first_question(self) -> None:
+        self.hold("loaded_late", SIMGPU_MODULE="16MiB", SIMGPU_MEMORY="512MiB")
+
     def test_race_for_the_cap(self) -> None:
         self.hold("race", MEMSHIM_LIMIT="256MiB")
 

@@ -138,6 +138,42 @@ static void told_free(void)
     have_all();
 }
 
+/* A library is loaded into a context by the first question about what is in it, and a variable may
+ * get its memory no sooner. What that takes is charged; and if the pool holds all of the device, it
+ * gives some back. Unloading ends the charge. */
+static void loaded_late(void)
+{
+    static const char image[] = "simgpu-module\nkernel k\nglobal g 4096\n";
+    CUlibrary libraries[2];
+    CUmodule module;
+    CUmodule of_library;
+    CUdeviceptr at;
+    size_t bytes;
+    size_t at_first = free_bytes();
+    MUST(cuModuleLoadData(&module, image));
+    for (int i = 0; i < 2; i++) {
+        MUST(cuLibraryLoadData(&libraries[i], image, NULL, NULL, 0, NULL, NULL, 0));
+    }
+    for (int call = 0; call < 3; call++) {
+        size_t before = free_bytes();
+        uint64_t used = simgpu_used_bytes(device);
+        CUdeviceptr all;
+        MUST(cuMemAlloc(&all, before));
+        MUST(cuMemFree(all));
+        MUST(call == 0   ? cuModuleGetGlobal(&at, &bytes, module, "g")
+             : call == 1 ? cuLibraryGetGlobal(&at, &bytes, libraries[0], "g")
+                         : cuLibraryGetModule(&of_library, libraries[1]));
+        size_t after = free_bytes();
+        settle();
+        EXPECT(simgpu_used_bytes(device) > used);
+        EXPECT(after == before - (simgpu_used_bytes(device) - used));
+    }
+    MUST(cuLibraryUnload(libraries[1]));
+    MUST(cuLibraryUnload(libraries[0]));
+    MUST(cuModuleUnload(module)); /* its variable had the granule first */
+    EXPECT(free_bytes() == at_first);
+}
+
 /* --- contexts ----------------------------------------------------------------------------------
  */
 
@@ -870,6 +906,7 @@ static const struct {
 } scenarios[] = {{"vmm", vmm},
                  {"vmm_cap", vmm_cap},
                  {"told_free", told_free},
+                 {"loaded_late", loaded_late},
                  {"reset", reset},
                  {"destroyed_context", destroyed_context},
                  {"many_contexts", many_contexts},
