@@ -303,6 +303,19 @@ void ms_context_reopen(struct ms_context *context)
     ms_context_let(context);
 }
 
+void ms_context_make_current(const struct ms_device *device)
+{
+    CUcontext current = NULL;
+    struct ms_context *context = ms_context_any_used(device);
+    if (context == NULL) {
+        return;
+    }
+    if (context->primary && ms_driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && !current) {
+        (void)ms_driver()->cuCtxPushCurrent_v2(context->handle);
+    }
+    ms_context_leave(context);
+}
+
 /* --- scopes ----------------------------------------------------------------------------------- */
 
 static void relax_captures(struct ms_scope *scope)

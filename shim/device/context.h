@@ -112,6 +112,10 @@ struct ms_context *ms_context_first(void);
  * context. */
 extern _Atomic int ms_contexts_unlaunched;
 
+/* Makes the device's primary context current for a thread that has none, as the runtime does in its
+ * allocations. Nothing happens where that context does not exist. */
+void ms_context_make_current(const struct ms_device *device);
+
 /* A scope makes a context of the device current for the calling thread, unless one is. It also
  * permits calls that a capture in global mode would refuse (cuda.h,
  * cuThreadExchangeStreamCaptureMode). A device without any context gets none, because the calls on

@@ -23,6 +23,7 @@
 #include "shim/frameworks/nccl.h"
 #include "shim/frameworks/nvtx.h"
 #include "shim/frameworks/tensorflow.h"
+#include "shim/policy/proxies.h"
 #include "shim/process/log.h"
 #include "shim/process/probe.h"
 #include "shim/process/process.h"
@@ -195,7 +196,10 @@ static char *answer_for(int row, char *value)
     if (merged == NULL) {
         return value;
     }
-    atomic_store(&expandable, options->torch == MS_TORCH_NATIVE);
+    if (options->torch == MS_TORCH_NATIVE) {
+        atomic_store(&expandable, true);
+        ms_proxies_replace_malloc();
+    }
     say_once(MS_LOG_INFO, ours,
              "was switched on by memshim; PYTORCH_ALLOC_CONF takes precedence if it names it");
     return merged;

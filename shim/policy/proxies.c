@@ -2,6 +2,7 @@
 /* Pages of PyTorch's expandable segments: handles, mappings and access of our own. */
 #include "shim/policy/proxies.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/device/addresses/ranges.h"
 #include "shim/device/capture.h"
+#include "shim/device/context.h"
 #include "shim/device/device_group.h"
 #include "shim/device/reservations.h"
 #include "shim/driver/caller.h"
@@ -52,6 +54,7 @@ static struct ms_chains by_handle MS_GUARDED_BY(*MS_LOCK(PROXIES)) = {
     .offset = offsetof(struct page, by_handle)};
 static struct ms_ranges mappings MS_GUARDED_BY(*MS_LOCK(PROXIES)) = {
     .entry_bytes = sizeof(struct mapping)};
+static atomic_bool replace_malloc; /* ms_proxies_replace_malloc */
 static uint64_t last_handle MS_GUARDED_BY(*MS_LOCK(PROXIES)) = FIRST_HANDLE;
 
 /* --- pages ------------------------------------------------------------------------------------ */
@@ -191,6 +194,11 @@ static ms_status_t create(struct page *page)
     return status;
 }
 
+void ms_proxies_replace_malloc(void)
+{
+    atomic_store(&replace_malloc, true);
+}
+
 CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                            size_t size, const CUmemAllocationProp_v1 *prop)
 {
@@ -215,6 +223,9 @@ CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandl
     refer_locked(page);
     ms_lock_release(MS_LOCK(PROXIES));
     *handle = page->handle;
+    if (atomic_load(&replace_malloc)) {
+        ms_context_make_current(device);
+    }
     ms_oom_over(device);
     return CUDA_SUCCESS;
 }

@@ -26,6 +26,11 @@ struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t siz
 void ms_proxies_reserved(const struct ms_device *device, CUdeviceptr_v2 addr, uint64_t bytes);
 void ms_proxies_reservation_gone(const struct ms_reservation *reservation);
 
+/* From now on pages stand for memory of cudaMalloc, because memshim switched expandable segments
+ * on. Whoever makes one then gets a current context, as from cudaMalloc: PyTorch warns where a
+ * thread has none at its first product of matrices. */
+void ms_proxies_replace_malloc(void);
+
 CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                            size_t size, const CUmemAllocationProp_v1 *prop);
 

@@ -195,15 +195,22 @@ class SameResults(unittest.TestCase):
         self.check_same({"PYTORCH_ALLOC_CONF": "expandable_segments:False"}, {})
 
     def test_a_job_in_which_a_warning_is_an_error(self) -> None:
+        # The thread's product is warned of where it has no current context; cudaMalloc gives one.
         source = """
-            import warnings
+            import threading, warnings
             warnings.simplefilter("error")
             import torch
             print(torch.ones(1 << 20).cuda().cpu().sum().item())
+            def multiply():
+                square = torch.empty(4096, 4096, device="cuda")
+                square @ square
+            thread = threading.Thread(target=multiply)
+            thread.start()
+            thread.join()
         """
-        job = harness.run_memshim(source)
-        self.assertEqual(job.result.check().stdout, "1048576.0\n")
-        self.assertEqual(self.said(job.result), "")
+        for result in (harness.run(source), harness.run_memshim(source).result):
+            self.assertEqual(result.check().stdout, "1048576.0\n")
+            self.assertEqual(self.said(result), "")
 
     def test_expandable(self) -> None:
         self.check_same({"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, {})

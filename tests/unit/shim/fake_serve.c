@@ -15,6 +15,7 @@
 #include "shim/policy/heat.h"
 #include "shim/policy/oom.h"
 #include "shim/policy/policy.h"
+#include "shim/policy/proxies.h"
 #include "shim/policy/status.h"
 #include "shim/policy/sync_memops.h"
 #include "shim/process/session.h"
@@ -185,6 +186,10 @@ static _Atomic uint64_t pinned;
 EXPORT uint64_t fake_pinned(void)
 {
     return atomic_exchange(&pinned, 0);
+}
+
+void ms_proxies_replace_malloc(void)
+{
 }
 
 bool ms_serve_pin(uint64_t addr, uint64_t bytes)
