@@ -43,7 +43,7 @@ class PPO:
         with guard:
             for _ in range(self.args.horizon):
                 frames, reward, _done = self.env.step(actions)
-                obs = frames.to("cuda")  # culprit: ppo-archive, ppo-archive-tensor
+                obs = frames.to("cuda")  # culprit
                 logits, value = self.net(obs)  # culprit: ppo-grad
                 logp = logits.log_softmax(-1)
                 actions = logits.argmax(-1).cpu()
