@@ -254,6 +254,32 @@ bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first)
     return false;
 }
 
+/* ---- rise by rise ---- */
+
+void ms_rise_add(struct ms_rise *rise, uint64_t round, uint64_t bytes, uint64_t time_ns)
+{
+    const uint64_t by = bytes > rise->bytes ? bytes - rise->bytes : 0;
+    const uint64_t mean = rise->rises > 0 ? (rise->bytes - rise->first_bytes) / rise->rises : by;
+
+    if (bytes == rise->bytes) {
+        return;
+    }
+    if (rise->rises == 0 || by < mean / 2 || by / 2 > mean) {
+        *rise = (struct ms_rise){
+            .first_bytes = by > 0 ? rise->bytes : bytes, .since_ns = time_ns, .longest = 1};
+    } else if (round - rise->round > rise->longest) {
+        rise->longest = round - rise->round;
+    }
+    rise->rises += by > 0;
+    rise->bytes = bytes;
+    rise->round = round;
+}
+
+bool ms_rise_goes_on(const struct ms_rise *rise, uint64_t now)
+{
+    return rise->rises > 0 && now <= rise->round + rise->longest;
+}
+
 /* ---- what is longer in each step ---- */
 
 /* Whether the row is of a step's inputs: few are live at once. */

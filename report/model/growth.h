@@ -55,6 +55,14 @@ struct ms_kept_round {
     uint64_t round, bytes;
 };
 
+/* Bytes that rise by about as much each time. */
+struct ms_rise {
+    uint64_t rises;              /* in a row, up to the last round in which the bytes changed */
+    uint64_t first_bytes, bytes; /* before the first of them; now */
+    uint64_t round, longest;     /* the last one's round; the most rounds from one to the next */
+    uint64_t since_ns;           /* when the first of them was found */
+};
+
 struct ms_growing_site {
     uint32_t site;
     uint32_t path_site; /* whose Python frames led to it: for a backward pass another thread's */
@@ -106,6 +114,13 @@ bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, stru
 /* The same for fewer samples, four or more: all must rise about equally, as
  * memory does that is made anew, and longer, in each step. first: as below. */
 bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first);
+
+/* Takes the bytes at the beginning of a round. If they fall, or rise by less than half or more than
+ * twice the mean, it begins anew. */
+void ms_rise_add(struct ms_rise *rise, uint64_t round, uint64_t bytes, uint64_t time_ns);
+
+/* Whether it still rises at round `now`: the last rise is no longer ago than the longest gap. */
+bool ms_rise_goes_on(const struct ms_rise *rise, uint64_t now);
 
 /* Whether the memory left from rounds is growth at round `now`: each left about as much, up to the
  * end. rounds must increase. first: the round at which it begins; not the first one if that set

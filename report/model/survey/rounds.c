@@ -11,7 +11,11 @@
 #define MOST_LET_GO 8u /* a part in so many of kept memory */
 #define FEWEST_CALLS \
     8u /* calls without a backward pass between them: one step may call this often */
-#define FEWEST_PASSES 4u /* without tensors */
+#define FEWEST_PASSES  4u /* without tensors */
+#define FEWEST_TRAINED 2u /* passes that show what training is */
+/* While memory is made anew and longer it is there twice. What is less than one part in so many of
+ * live memory is longer because something else is. */
+#define MADE_LONGER_PARTS 3u
 
 /* ---- as it happens ---- */
 
@@ -33,6 +37,30 @@ static bool has_turned(struct ms_rounds *rounds, uint32_t caller)
     return rounds->turned;
 }
 
+static bool has_trained(const struct ms_rounds *rounds, uint32_t caller)
+{
+    for (size_t i = 0; i < MS_ROUND_CALLERS; i++) {
+        if (caller > 0 && rounds->trained[i] == caller) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whoever called the model last has trained it. */
+static void begin_backward(struct ms_rounds *rounds)
+{
+    if (!has_trained(rounds, rounds->caller)) {
+        memmove(rounds->trained + 1, rounds->trained,
+                (MS_ROUND_CALLERS - 1) * sizeof(*rounds->trained));
+        rounds->trained[0] = rounds->caller;
+    }
+    if (!rounds->hides_tensors) {
+        rounds->before_backward_site = rounds->site;
+    }
+    rounds->phase++;
+}
+
 void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site)
 {
     const struct ms_doings *doings = ms_landmarks_of(model->landmarks, site);
@@ -44,12 +72,14 @@ void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model
     if (doing == MS_DOING_BACKWARD) {
         const struct ms_site_definition *is = ms_definitions_site(model->definitions, site);
 
-        rounds->phase += rounds->phase % 2 == 0;
+        if (rounds->phase % 2 == 0) {
+            begin_backward(rounds);
+        }
         rounds->calling = false;
         /* An autograd worker that computes a part of the model again has Python frames of its
          * own. */
         if (is && is->python && is->thread != MS_THREAD_BACKWARD) {
-            rounds->backward_site = site;
+            rounds->backward_site = rounds->before_backward_site = site;
         }
         return;
     }
@@ -61,6 +91,7 @@ void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model
 
     if (doing == MS_DOING_FORWARD && (!rounds->calling || another)) {
         rounds->calls++;
+        rounds->caller = doings->caller;
     }
     rounds->calling = doing == MS_DOING_FORWARD;
     rounds->site = site;
@@ -78,6 +109,22 @@ bool ms_rounds_let_go(const struct ms_rounds *rounds, const struct ms_live *died
 
     return now >= born + 2 ||
            (now == born && rounds->phase % 2 == 0 && rounds->calls >= died->born_epoch + 2);
+}
+
+void ms_rounds_sample(const struct ms_rounds *rounds, struct ms_sampled_site *site,
+                      uint64_t time_ns)
+{
+    const uint64_t round = round_of(rounds->phase);
+
+    if (site->rise_call == rounds->calls) {
+        return;
+    }
+    if (site->rise_round != round) {
+        site->rise = (struct ms_rise){0};
+        site->rise_round = round;
+    }
+    ms_rise_add(&site->rise, rounds->calls, site->bytes, time_ns);
+    site->rise_call = rounds->calls;
 }
 
 void ms_rounds_begin(struct ms_rounds *rounds, uint32_t phase)
@@ -233,6 +280,20 @@ static bool is_of_cache_by_call(const struct ms_rounds *now, size_t segments, si
     return now->hides_tensors && rounds <= segments - rounds;
 }
 
+/* Whether calls left this in an evaluation that is over: the model was never called by that line in
+ * an earlier round, and now it is trained again. A step that calls its model several times would
+ * have done so before. */
+static bool is_of_first_evaluation(const struct ms_sampler *sampler, const struct kept *kept)
+{
+    const struct ms_rounds *rounds = sampler->rounds;
+    const struct ms_doings *doings = ms_landmarks_of(sampler->model->landmarks, kept->site);
+
+    /* Sorted by round: the first one is the earliest. */
+    return rounds->phase / 2 >= FEWEST_TRAINED && kept->round == rounds->phase / 2 &&
+           !sampler->sites[kept->site].freed && doings->doing == MS_DOING_FORWARD &&
+           !has_trained(rounds, doings->caller) && has_trained(rounds, rounds->caller);
+}
+
 static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t count,
                   struct ms_kept_round *rounds, uint64_t time_ns)
 {
@@ -251,10 +312,100 @@ static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t co
     }
     used = sum_up(kept, count, true, now, rounds);
     if (ms_growth_of_rounds(rounds, used, sampler->rounds->calls, &first, &degree) &&
-        used - first >= FEWEST_CALLS &&
+        (used - first >= FEWEST_CALLS || is_of_first_evaluation(sampler, kept)) &&
         !is_of_cache_by_call(sampler->rounds, count, used - first)) {
         take_row(sampler, kept, count, rounds + first, used - first, true, MS_GROWTH_LIKELY,
                  time_ns);
+    }
+}
+
+/* ---- made anew, and longer ---- */
+
+static size_t count_of(const struct ms_sampler *sampler, const struct ms_live_set *live,
+                       uint32_t site)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < ms_live_room(live); i++) {
+        const struct ms_live *is = ms_live_at(live, i);
+
+        count += is->key != 0 && is->device == sampler->device && is->site == site;
+    }
+    return count;
+}
+
+static bool is_rising(const struct ms_rounds *rounds, const struct ms_sampled_site *site)
+{
+    return !rounds->hides_tensors && site->bytes > 0 &&
+           site->rise_round == round_of(rounds->phase) && site->rise.rises >= FEWEST_CALLS &&
+           ms_rise_goes_on(&site->rise, rounds->calls);
+}
+
+static bool is_kept(const struct ms_sampler *sampler, uint32_t site)
+{
+    const struct ms_growing_site *rows = (const struct ms_growing_site *)sampler->kept.at;
+
+    for (size_t i = 0; i < sampler->kept.bytes / sizeof(*rows); i++) {
+        if (rows[i].site == site) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Rows of sites whose bytes rise from call to call. It is not told yet how often they did: the rule
+ * for longer inputs is of such rows. */
+static void find_rising(struct ms_sampler *sampler, const struct ms_live_set *live,
+                        uint64_t time_ns, struct ms_buffer *rows)
+{
+    const struct ms_rounds *rounds = sampler->rounds;
+
+    for (uint32_t id = 1; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
+        struct ms_sampled_site *site = &sampler->sites[id];
+        struct ms_growing_site *row = NULL;
+
+        ms_rounds_sample(rounds, site, time_ns);
+        if (is_rising(rounds, site) && !is_kept(sampler, id)) {
+            row = ms_buffer_extend(rows, sizeof(*row));
+        }
+        if (row) {
+            const uint64_t grown_bytes = site->rise.bytes - site->rise.first_bytes;
+
+            *row = (struct ms_growing_site){
+                .site = id,
+                .path_site = site->path_site ? site->path_site : id,
+                .kind = site->kind,
+                .degree = MS_GROWTH_LIKELY,
+                .round = MS_ROUND_CALL,
+                .held = (double)count_of(sampler, live, id),
+                .since_step = rounds->calls - site->rise.rises,
+                .since_ns = site->rise.since_ns,
+                .grown_bytes = grown_bytes < site->bytes ? grown_bytes : site->bytes,
+            };
+        }
+    }
+}
+
+static void take_rising(struct ms_sampler *sampler, struct ms_buffer *rows, uint64_t time_ns)
+{
+    struct ms_growing_site *all = (struct ms_growing_site *)rows->at;
+    const size_t count =
+        ms_growth_drop_longer(all, rows->bytes / sizeof(*all), sampler->rounds->calls);
+    uint64_t grown_bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        grown_bytes += all[i].grown_bytes;
+    }
+    for (size_t i = 0; i < count && grown_bytes >= sampler->live_bytes / MADE_LONGER_PARTS; i++) {
+        struct ms_growing_site *row = &all[i];
+        const double over_ns = time_ns > row->since_ns ? (double)(time_ns - row->since_ns) : 0;
+
+        row->rounds = sampler->sites[row->site].rise.rises;
+        row->held = 0;
+        row->bytes_per_round = (double)row->grown_bytes / (double)row->rounds;
+        row->bytes_per_hour = over_ns > 0 ? (double)row->grown_bytes / over_ns * NS_PER_HOUR : 0;
+        row->since_step = ms_step_at(sampler->model, row->since_ns);
+        ms_buffer_append(&sampler->kept, (const char *)row, sizeof(*row));
     }
 }
 
@@ -287,7 +438,7 @@ static void note_parts(struct ms_sampler *sampler, const struct kept *kept, size
 void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *live,
                           uint64_t time_ns)
 {
-    struct ms_buffer all = {0}, rounds = {0};
+    struct ms_buffer all = {0}, rounds = {0}, rising = {0};
 
     gather(sampler, live, &all);
 
@@ -305,6 +456,11 @@ void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *
             }
         }
     }
+    find_rising(sampler, live, time_ns, &rising);
+    if (rising.bytes > 0) {
+        take_rising(sampler, &rising, time_ns);
+    }
+    ms_buffer_free(&rising);
     ms_buffer_free(&rounds);
     ms_buffer_free(&all);
 }

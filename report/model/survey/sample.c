@@ -162,12 +162,13 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
         born->born_phase = sampler->rounds->phase;
         born->born_epoch = sampler->rounds->calls;
         born->device = sampler->device;
-        born->caller = site->backward ? sampler->rounds->backward_site : 0;
+        born->caller = site->backward ? sampler->rounds->before_backward_site : 0;
     }
     if (site->backward) {
-        site->path_site = sampler->rounds->backward_site;
+        site->path_site = sampler->rounds->before_backward_site;
     }
     count_size(sampler->to, event->bytes);
+    ms_rounds_sample(sampler->rounds, site, time_ns);
     keep(sampler, site);
     site->bytes += event->bytes;
     sampler->kind_bytes[site->kinds[recorded]] += event->bytes;
@@ -210,6 +211,8 @@ void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
 
     struct ms_sampled_site *site = site_of(sampler, died.site);
 
+    ms_rounds_sample(sampler->rounds, site, time_ns);
+    site->freed = true;
     keep(sampler, site);
     take(&site->bytes, died.bytes);
     take(&sampler->kind_bytes[site->kinds[recorded]], died.bytes);

@@ -21,7 +21,12 @@ struct ms_rounds {
     uint32_t site;      /* of the last request */
     uint32_t callers[MS_ROUND_CALLERS]; /* without tensors: of the last models called, the latest
                                            first (struct ms_doings) */
-    uint32_t backward_site; /* the Python site that called autograd last; 0: none seen */
+    uint32_t caller;                    /* of the last call of a model */
+    uint32_t trained[MS_ROUND_CALLERS]; /* callers whose call a backward pass followed, the latest
+                                           first */
+    uint32_t backward_site;        /* the Python site that called autograd last; 0: none seen */
+    uint32_t before_backward_site; /* the same; or, if that asked for nothing, the last site that
+                                      asked for memory before the pass */
 };
 
 /* The part of what a site of autograd's workers kept for which this caller's Python called
@@ -41,6 +46,10 @@ struct ms_sampled_site {
     uint32_t path_site;    /* for an autograd worker: the site that called autograd */
     uint32_t samples;      /* its row among the sampler's samples, + 1; 0: none */
     uint32_t scaling;      /* a bit for each result of ms_site_table_recorded */
+    struct ms_rise rise;   /* from call to call, since a backward pass */
+    uint32_t rise_call;    /* the last call at whose beginning its bytes were taken */
+    uint64_t rise_round;   /* how many passes had been completed then */
+    bool freed;            /* some of it, ever */
     bool judged;
     bool backward;                    /* an autograd worker's, which has no Python frames */
     uint8_t kind;                     /* for memory without another result */
@@ -156,6 +165,10 @@ bool ms_rounds_let_go(const struct ms_rounds *rounds, const struct ms_live *died
 
 /* The records begin in that phase, or later. */
 void ms_rounds_begin(struct ms_rounds *rounds, uint32_t phase);
+
+/* To be called before a site's bytes change: takes those that it had when the latest call began. */
+void ms_rounds_sample(const struct ms_rounds *rounds, struct ms_sampled_site *site,
+                      uint64_t time_ns);
 
 /* Memory ran out for good: notes kept memory. */
 void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *live,

@@ -356,6 +356,144 @@ Test(leaks, of_a_model_that_is_only_called)
     cr_expect_eq(growth->leaks[0].all.round, MS_ROUND_CALL);
 }
 
+/* Each call's result is joined to those before it, and replaces them: keys and values of a search,
+ * or the predictions of an evaluation. */
+static void call_and_join(int calls, bool joins)
+{
+    uint64_t all = 0, all_bytes = 0;
+
+    for (int call = 1; call <= calls; call++) {
+        const uint64_t bytes = (joins ? (uint64_t)call : 1) * KEPT;
+        const uint64_t input = born(LOOP_INPUT, MIB);
+
+        died(born(LOOP_EVALUATION, ACTIVATION), ACTIVATION);
+
+        const uint64_t joined = born(LOOP_KEPT, bytes);
+
+        if (all) {
+            died(all, all_bytes);
+        }
+        all = joined;
+        all_bytes = bytes;
+        died(input, MIB);
+    }
+    dies(MIB);
+}
+
+Test(leaks, of_what_each_call_makes_longer)
+{
+    call_and_join(12, true);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("note_metrics");
+    cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
+    cr_expect_eq(growth->leaks[0].all.round, MS_ROUND_CALL);
+    cr_expect_eq(growth->leaks[0].all.rounds, 12);
+    cr_expect_eq(growth->leaks[0].all.grown_bytes, 12 * KEPT);
+}
+
+Test(leaks, of_what_each_call_of_an_evaluation_makes_longer)
+{
+    for (int number = 1; number <= 6; number++) {
+        step(number);
+    }
+    call_and_join(12, true);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("note_metrics");
+}
+
+/* It dies where the next one is made: nothing of earlier calls is left but the last call's result.
+ */
+Test(leaks, of_what_is_made_longer_between_calls)
+{
+    uint64_t past = 0, past_bytes = 0;
+
+    for (int call = 1; call <= 12; call++) {
+        const uint64_t bytes = (uint64_t)call * KEPT;
+        const uint64_t longer = born(LOOP_EVALUATION, bytes);
+
+        if (past) {
+            died(past, past_bytes);
+        }
+        past = born(LOOP_KEPT, bytes);
+        past_bytes = bytes;
+        died(longer, bytes);
+    }
+    died(born(LOOP_EVALUATION, 13 * KEPT), 13 * KEPT);
+    died(past, past_bytes);
+    born(LOOP_KEPT, 12 * KEPT);
+    dies_at(LOOP_KEPT, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("note_metrics");
+}
+
+Test(leaks, what_few_calls_make_longer_is_none)
+{
+    call_and_join(6, true);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+Test(leaks, what_each_call_makes_anew_and_no_longer_is_none)
+{
+    call_and_join(12, false);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+/* Training goes on after an evaluation, and of its calls all is there still. */
+
+static void evaluate(int calls)
+{
+    for (int call = 0; call < calls; call++) {
+        born(LOOP_EVALUATION, KEPT);
+        died(born(LOOP_INPUT, MIB), MIB);
+    }
+}
+
+Test(leaks, of_the_first_evaluation)
+{
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+    }
+    evaluate(3);
+    dies(MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("evaluate");
+    cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
+    cr_expect_eq(growth->leaks[0].all.rounds, 3);
+}
+
+Test(leaks, of_an_evaluation_that_goes_on_is_none)
+{
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+    }
+    evaluate(3);
+    born(LOOP_EVALUATION, MIB);
+    dies_at(LOOP_EVALUATION, MIB);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+/* Teachers are called in each step, and their results go with it. */
+Test(leaks, of_what_each_step_calls_first_is_none)
+{
+    for (int number = 1; number <= 4; number++) {
+        uint64_t taught[2];
+
+        for (int call = 0; call < 2; call++) {
+            taught[call] = born(LOOP_TEACHER, KEPT);
+            died(born(LOOP_INPUT, MIB), MIB);
+        }
+        step(number);
+        died(taught[0], KEPT);
+        died(taught[1], KEPT);
+    }
+    for (int call = 0; call < 2; call++) {
+        born(LOOP_TEACHER, KEPT);
+        died(born(LOOP_INPUT, MIB), MIB);
+    }
+    dies(MIB);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
 /* ---- which line it is ---- */
 
 /* A loop within a function that is called once, and whose inputs are kept with the graphs: nine
@@ -440,6 +578,23 @@ Test(leaks, of_gradients)
     expect_culprit("accumulate");
     cr_assert_eq(growth->leaks[0].caller_count, 1);
     cr_expect_str_eq(growth->leaks[0].callers[0].function, "<module>");
+}
+
+/* Who called autograd may have asked for nothing himself: then it is who asked for memory last. */
+Test(leaks, of_gradients_whose_caller_asked_for_nothing)
+{
+    died(born(LOOP_CALL_BACKWARD, 512), 512);
+    for (int number = 1; number <= 4; number++) {
+        const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
+
+        died(born(LOOP_IN_MAIN, 512), 512);
+        born(LOOP_GRADIENT, KEPT);
+        died(saved, ACTIVATION);
+        died(born(LOOP_INPUT, MIB), MIB);
+    }
+    dies(MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("main");
 }
 
 /* One operation of autograd's, asked for by two: of one of them all is kept, of the other none. */
