@@ -84,7 +84,9 @@ struct ms_verdict_terms ms_verdict_terms(const struct ms_oom_state *state)
     }
     if (state->terms_known) {
         terms.fixed_bytes = state->fixed_bytes;
-        terms.live_bytes = minus(state->live_bytes, state->spilled_bytes);
+        /* What was born in a hole whose memory had gone elsewhere may lie on the host as well. */
+        terms.live_bytes = smaller(minus(state->live_bytes, state->spilled_bytes),
+                                   minus(state->charged_bytes, state->fixed_bytes));
         terms.movable_bytes = smaller(state->movable_bytes, terms.live_bytes);
     } else {
         guess_terms(state, &terms);

@@ -416,6 +416,21 @@ Test(verdict, what_lies_on_the_host_is_not_on_the_device)
     cr_expect_eq(terms.free_bytes, 24 * GIB - 20 * GIB - 400 * MIB);
 }
 
+/* Nor is what lies on the host because a hole's memory had gone elsewhere when it was born. */
+Test(verdict, more_than_is_charged_is_not_on_the_device)
+{
+    struct ms_oom_state state = full(20 * GIB, 2 * GIB);
+
+    state.terms_known = 1;
+    state.fixed_bytes = state.context_bytes;
+    state.live_bytes = 25 * GIB;
+
+    const struct ms_verdict_terms terms = ms_verdict_terms(&state);
+
+    cr_expect_eq(terms.live_bytes, 20 * GIB);
+    cr_expect_eq(ms_verdict_rule(&terms), MS_VERDICT_NOT_DEVICE, "3.6 GiB were free");
+}
+
 /* Only of these it is said: elsewhere nothing that moved would have changed the verdict. */
 Test(verdict, why_nothing_went_to_the_host)
 {
