@@ -19,9 +19,8 @@
 /* A part in so many of the peak, kept by nothing that training needs. */
 #define MOST_KEPT 16u
 
-/* The largest ratio of the most to the least that is told as one figure: their middle is then within
- * 3 % of either. */
-#define MOST_APART 1.06
+/* The largest ratio of the most to the least that is told as one figure, their middle. */
+#define MOST_APART 1.08
 #define STATES     2u /* the most that an optimizer keeps of each parameter */
 
 /* A part in so many of the constant part: with less that follows the batch, the estimate's error
