@@ -114,11 +114,13 @@ static void add_attribution(struct ms_buffer *out, const struct ms_model *model,
 
 /* ---- steps ---- */
 
-static void add_passes(struct ms_buffer *out, const struct ms_recurrence *found, uint64_t steps)
+/* cut: the run died within a step, whose passes are counted as well. */
+static void add_passes(struct ms_buffer *out, const struct ms_recurrence *found, uint64_t steps,
+                       bool cut)
 {
     char passes[MS_UNIT_TEXT_BYTES];
 
-    if (steps > 0 && found->passes > steps && found->passes % steps == 0) {
+    if (!cut && steps > 0 && found->passes > steps && found->passes % steps == 0) {
         ms_buffer_format(out, " of %s backward passes each",
                          ms_count_text(found->passes / steps, passes, sizeof(passes)));
     } else if (found->passes != steps) {
@@ -157,7 +159,7 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
     } else {
         ms_buffer_add(out, ms_count_text(steps, count, sizeof(count)));
         if (found->whole && found->confidence == 0) {
-            add_passes(out, found, steps);
+            add_passes(out, found, steps, ms_model_fatal_oom(model) != NULL);
         }
     }
     add_evaluations(out, found);

@@ -670,6 +670,17 @@ static void expect_said(const char *words)
     ms_buffer_free(&text);
 }
 
+/* The step that died had a backward pass as well: the one before did not have two. */
+Test(leaks, passes_of_a_step_that_died_are_not_of_the_steps_before)
+{
+    step(1);
+    born(LOOP_INPUT, MIB);
+    born(LOOP_FORWARD, ACTIVATION);
+    born(LOOP_GRADIENT, GRADIENT);
+    dies_at(LOOP_GRADIENT, MIB);
+    expect_said("  steps  1, 2 backward passes in all");
+}
+
 /* One step of many is too large: what is different in it is worth a look. */
 Test(leaks, a_step_that_is_larger_than_those_before)
 {
