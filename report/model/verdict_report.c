@@ -116,7 +116,11 @@ void ms_held_line_add(const struct ms_model *model, const struct ms_held_line *l
     ms_buffer_format(out, "%s (%s of live) ", MS_BYTES(line->bytes),
                      MS_PERCENT(line->bytes, live_bytes));
     ms_buffer_add(out, line->text.at);
-    ms_buffer_format(out, "   %s", ms_held_kind_name(model, (enum ms_kind)line->kind));
+    /* What lies in a segment may be of any kind. */
+    ms_buffer_format(out, "   %s",
+                     ms_model_hides_tensors(model)
+                         ? "segments"
+                         : ms_held_kind_name(model, (enum ms_kind)line->kind));
 }
 
 static int by_pinned(const void *a, const void *b)

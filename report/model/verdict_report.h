@@ -84,7 +84,7 @@ size_t ms_held_lines(const struct ms_model *model, int device,
                      size_t room);
 void ms_held_lines_free(struct ms_held_line *lines, size_t count);
 
-/* "BYTES (PART OF LIVE) LINE   KIND". */
+/* "BYTES (PART OF LIVE) LINE   KIND"; in place of the kind "segments", if only these are seen. */
 void ms_held_line_add(const struct ms_model *model, const struct ms_held_line *line,
                       uint64_t live_bytes, struct ms_buffer *out);
 

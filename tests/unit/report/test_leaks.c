@@ -946,6 +946,7 @@ Test(leaks_unseen, segments_of_one_call_may_be_growth_or_not)
     cr_expect_eq(judgement.verdict, MS_VERDICT_FRAGMENTATION);
     cr_expect_eq(growth->leak_count, 0);
     expect_said("  also   1.95 GiB are in 20 segments that were asked for one by one");
+    expect_said("  holds  1.95 GiB (100.0 % of live) net.py in Net.forward   segments\n");
 }
 
 Test(leaks_unseen, segments_of_many_lines_are_none)
