@@ -485,6 +485,29 @@ class OfflineWeights(unittest.TestCase):
         self.assertEqual(file.stat().st_size, 8 + length + 768084)
         self.assertLess(file.stat().st_blocks * 512, 100_000)
 
+    def test_config_alone(self) -> None:
+        """Of a model that a job makes from its config, it is said beforehand what it would take."""
+        if importlib.util.find_spec("transformers") is None:
+            self.skipTest("needs transformers")
+        folder = harness.new_cache()
+        config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16"}
+        sizes = {"vocab_size": 1024, "hidden_size": 256, "num_hidden_layers": 2}
+        more = {"num_attention_heads": 4, "intermediate_size": 512, "tie_word_embeddings": True}
+        (folder / "config.json").write_text(json.dumps({**config, **sizes, **more}))
+        elements = 1024 * 256 + 2 * (4 * 256 * 256 + 3 * 256 * 512 + 2 * 256) + 256
+        self.assertEqual(elements, 1_574_144)
+        for word in (f"--model={folder}", f"{folder}/config.json"):
+            command = (sys.executable, "-c", "", word, "--nproc-per-node", "2")
+            said = dry_run("--", *command).stderr
+            self.assertIn("describes a model of 1,574,144 parameters and has no weights", said)
+            self.assertIn("in each of 2 processes takes 6.0 MiB of the host's memory in", said)
+            self.assertIn("bfloat16, and 12.0 MiB if it makes it in float32", said)
+            self.assertNotIn("ended on the way", said)
+            said = dry_run("--host-memory", "5MiB", "--", *command).stderr
+            self.assertIn("more than the 5.0 MiB that it may take (--host-memory)", said)
+        (folder / "config.json").write_text('{"optimizer": "adam"}')
+        self.assertNotIn("describes", dry_run("--", *command).stderr)
+
     def test_parts(self) -> None:
         """Of 5 GiB at most, with an index."""
         entries = [(f"w{i}", "BF16", [1 << 30], 2 << 30) for i in range(5)]

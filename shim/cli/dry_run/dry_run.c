@@ -238,11 +238,16 @@ static int begin(const struct ms_dry_call *call, char *const *argv)
     complain("%llu simulated %s: nothing is computed, and values are %s",
              (unsigned long long)call->devices, call->card.name,
              call->random ? "drawn at random" : "zeros");
-    if (!set_environment() || !ms_dry_ground_preload(argv) || !name_folder(start, folder) ||
+    if (!set_environment()) {
+        return MS_CLI_WRONG_CALL;
+    }
+    /* Before the simulated GPU: a Python that counts parameters needs none. */
+    ms_dry_weights_say(argv, call->around.processes, call->around.host_bytes,
+                       call->around.weights == NULL);
+    if (!ms_dry_ground_preload(argv) || !name_folder(start, folder) ||
         !ms_begin_run("dry-run", folder, start, base) || !ms_dry_ground_readers()) {
         return MS_CLI_WRONG_CALL;
     }
-    ms_dry_weights_say(argv, call->around.processes, call->around.host_bytes);
     return (call->plan.count > 0 ? answer_batches : answer_command)(call, argv, base);
 }
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,6 +241,22 @@ bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t ho
         out.at[strcspn(out.at, "\n")] = '\0';
         good = snprintf(made, PATH_MAX, "%s", out.at) < PATH_MAX;
     }
+    ms_buffer_free(&out);
+    return good;
+}
+
+bool ms_dry_ground_count(char *const *command, const char *folder, struct ms_dry_model *model)
+{
+    char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX];
+    char *argv[] = {python, script, (char *)folder, NULL};
+    struct ms_buffer out = {0};
+    bool good = find_python(command, python) && ms_cli_find_folder(home, BUILT, INSTALLED) &&
+                snprintf(script, sizeof(script), "%s/doubles/offline_weights.py", home) <
+                    (int)sizeof(script) &&
+                read_output(argv, &out) == 0 &&
+                sscanf(out.at, "%" SCNu64 " %" SCNu64 " %31s", &model->elements, &model->bytes,
+                       model->type) == 3;
+
     ms_buffer_free(&out);
     return good;
 }

@@ -23,6 +23,16 @@ bool ms_dry_ground_readers(void);
 bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t host_bytes,
                            uint64_t processes, char *made);
 
+/* A model that is made from a config alone: how much memory its parameters take. */
+struct ms_dry_model {
+    uint64_t elements, bytes; /* bytes: in the type that the config names */
+    char type[32];
+};
+
+/* Counts the model whose config.json is in that folder, with the command's Python. False: it cannot
+ * be known, for example without transformers; nothing is said. */
+bool ms_dry_ground_count(char *const *command, const char *folder, struct ms_dry_model *model);
+
 /* Puts the command's Python and doubles/around.py with these words, each of which ends with a 0
  * byte, before the command. wrapped: release it with free(); the words stay the caller's. False,
  * after an error message. */

@@ -2,11 +2,15 @@
 """Weights that a hub would send, as sparse files: true headers, and zeros that take no disk.
 
 Usage: offline_weights.py FOLDER CACHE LIMIT PROCESSES
+       offline_weights.py FOLDER
 
 FOLDER has a config.json of the Hugging Face form. The model is built on the meta device from it,
 and its names, shapes and types go into safetensors files in a folder below CACHE, which is printed.
 Said on the standard error: how much that is. It is refused where not even a tensor in each of
 PROCESSES processes fits LIMIT bytes of the host (0: not known).
+
+With the folder alone it makes nothing: it prints the number of the model's elements, their bytes
+and their type, or nothing where that cannot be known.
 """
 
 from __future__ import annotations
@@ -157,8 +161,26 @@ def main(folder: Path, cache: Path, limit: int, processes: int) -> int:
     return 0
 
 
+def count(folder: Path) -> int:
+    import contextlib
+
+    with contextlib.redirect_stderr(None):
+        model = build(folder)
+    tensors = {id(tensor): tensor for tensor in model.parameters()}.values()
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    largest = max(tensors, key=lambda tensor: tensor.numel())
+    kind = str(largest.dtype).removeprefix("torch.")
+    print(sum(tensor.numel() for tensor in tensors), size, kind)
+    return 0
+
+
 if __name__ == "__main__":
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+    if len(sys.argv) == 2:
+        try:
+            sys.exit(count(Path(sys.argv[1])))
+        except Exception:  # whatever a stranger's config makes of transformers
+            sys.exit(1)
     try:
         folder_, cache_, limit_, processes_ = sys.argv[1:]
         sys.exit(main(Path(folder_).resolve(), Path(cache_), int(limit_), int(processes_)))
