@@ -10,7 +10,8 @@ usage() {
     cat <<'USAGE'
 Usage: scripts/lint.sh [--tidy changed|all|deep|none]
 
-  --tidy changed   clang-tidy on the .c files that differ from the commit before (default: all)
+  --tidy changed   clang-tidy on the .c files that differ from the commit before (default: all, less
+                   those that were clean as they are now: scripts/clang_checks.py)
   --tidy deep      on all, the analyzer on tests too, with its own bound on its work in a function:
                    four times as long, for the paths that the usual bound leaves out
 USAGE
@@ -69,84 +70,9 @@ check_mypy() {
             --explicit-package-bases --cache-dir "$MEMSHIM_BUILD/mypy-cache"
 }
 
-# The .c files that the build compiles; what it does not compile has no flags to be checked with. What
-# it compiles twice (MEMSHIM_CHECKS) is checked once, as the tests run it: clang-tidy's analyzer
-# mixes up the two. Leaves such a list of commands in the build folder's tidy/.
-tidy_files() {
-    python3 - "$MEMSHIM_BUILD" "$MEMSHIM_ROOT" <<'PYTHON'
-import json, pathlib, sys
-build, root = (pathlib.Path(name).resolve() for name in sys.argv[1:])
-commands = {}
-for entry in json.loads((build / "compile_commands.json").read_text()):
-    path = pathlib.Path(entry["file"]).resolve()
-    if path.suffix == ".c" and root in path.parents and "/build" not in str(path):
-        commands[path] = entry
-(build / "tidy").mkdir(exist_ok=True)
-(build / "tidy" / "compile_commands.json").write_text(json.dumps(list(commands.values())))
-for path in sorted(commands):
-    print(path.relative_to(root))
-PYTHON
-}
+check_locks() { scripts/clang_checks.py --build "$MEMSHIM_BUILD" locks; }
 
-# Each command that Clang needs to see one file of a room as the build does, NUL-terminated:
-# only the flags that say what is compiled, since the build's compiler may be another one.
-lock_commands() {
-    python3 - "$MEMSHIM_BUILD" "$MEMSHIM_ROOT" <<'PYTHON'
-import json, pathlib, shlex, sys
-build, root = (pathlib.Path(name).resolve() for name in sys.argv[1:])
-commands = {}
-for entry in json.loads((build / "compile_commands.json").read_text()):
-    path = (pathlib.Path(entry["directory"]) / entry["file"]).resolve()
-    top = path.relative_to(root).parts[0] if root in path.parents else ""
-    if path.suffix == ".c" and top in ("allocator", "report", "shim"):
-        words = iter(shlex.split(entry["command"]))
-        flags = []
-        for word in words:
-            if word in ("-include", "-isystem"):
-                flags += [word, next(words)]
-            elif word.startswith(("-D", "-I", "-std=")):
-                flags.append(word)
-        commands[path] = shlex.join(flags + [str(path.relative_to(root))])
-for path in sorted(commands):
-    print(commands[path], end="\0")
-PYTHON
-}
-
-# What allocator/base/locks/lock_annotations.h says of each function and of what locks guard, against
-# what the functions do.
-check_locks() {
-    # shellcheck disable=SC2016
-    lock_commands | xargs -0r -n 1 -P "$(nproc)" bash -c \
-        'eval "clang -fsyntax-only -Wthread-safety -Werror=thread-safety $1"' clang
-}
-
-# The files on standard input.
-tidy() {
-    xargs -r -n 1 -P "$(nproc)" clang-tidy --quiet -p "$MEMSHIM_BUILD/tidy" "$@" 2>/dev/null
-}
-
-check_tidy() {
-    local files
-    files=$(tidy_files)
-    if [[ $1 == changed ]]; then
-        files=$(comm -12 <(sort <<<"$files") <(git diff --name-only HEAD~1 -- '*.c' | sort))
-    fi
-    [[ -n $files ]] || return 0
-    # The analyzer takes four fifths of the time, and half of that for tests: these run under a
-    # sanitizer as well, and the analyzer sees them with --tidy deep, or where they have changed.
-    local bound=() tests=()
-    if [[ $1 != deep ]]; then
-        # The analyzer's default is 225000.
-        bound=(--extra-arg={-Xclang,-analyzer-config,-Xclang,max-nodes=60000})
-    fi
-    if [[ $1 == all ]]; then
-        tests=(--checks=-clang-analyzer-*)
-    fi
-    local status=0
-    sed '/^tests\//d' <<<"$files" | tidy "${bound[@]}" || status=1
-    sed '/^tests\//!d' <<<"$files" | tidy "${bound[@]}" "${tests[@]}" || status=1
-    return "$status"
-}
+check_tidy() { scripts/clang_checks.py --build "$MEMSHIM_BUILD" tidy "$1"; }
 
 main() {
     local tidy=all failed=()
