@@ -143,8 +143,12 @@ static void say_once(enum ms_log_level level, const char *what, const char *how)
     char text[256];
     if (!atomic_flag_test_and_set(&said)) {
         (void)snprintf(text, sizeof(text), "PyTorch's setting %s %s", what, how);
-        ms_session_note(text);
-        ms_log(level, "%s", text);
+        if (level == MS_LOG_WARN) {
+            ms_log_in_run(text);
+        } else {
+            ms_session_note(text);
+            ms_log(level, "%s", text);
+        }
     }
 }
 

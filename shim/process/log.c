@@ -13,6 +13,7 @@
 #include "allocator/base/cancel.h"
 #include "allocator/base/plain.h"
 #include "allocator/base/way_out.h"
+#include "shim/process/once_in_run.h"
 #include "shim/process/process.h"
 #include "shim/process/session.h"
 #include "shim/tables/options.h"
@@ -75,6 +76,20 @@ void ms_log(enum ms_log_level level, const char *format, ...)
         va_start(arguments, format);
         put_line(level == MS_LOG_WARN, format, arguments);
         va_end(arguments);
+    }
+}
+
+void ms_log_in_run(const char *sentence)
+{
+    char note[LINE_CHARACTERS];
+    if (!ms_log_enabled(MS_LOG_WARN)) {
+        return;
+    }
+    if (ms_once_in_run(sentence)) {
+        ms_log(MS_LOG_WARN, "%s", sentence);
+    } else {
+        (void)ms_plain_text(sentence, note, sizeof(note));
+        ms_session_note(note);
     }
 }
 

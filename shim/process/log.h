@@ -13,7 +13,11 @@
  * KiB. Warnings are also notes in the trace. */
 __attribute__((format(printf, 2, 3))) void ms_log(enum ms_log_level level, const char *format, ...);
 
-/* The same, at warn level, for lines that warn of nothing (first use of a device, the end). They
+/* Warns of what all processes of a run were given alike (an option): one of them prints the line
+ * (once_in_run.h), and all have it as a note. */
+void ms_log_in_run(const char *sentence);
+
+/* As ms_log at warn level, for lines that warn of nothing (first use of a device, the end). They
  * are not notes in the trace. */
 __attribute__((format(printf, 1, 2))) void ms_say(const char *format, ...);
 

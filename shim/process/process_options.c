@@ -28,7 +28,7 @@ MS_HOT_DATA static const struct own_options *_Atomic own;
 static void say(void *ctx, const char *sentence)
 {
     (void)ctx;
-    ms_log(MS_LOG_WARN, "%s", sentence);
+    ms_log_in_run(sentence);
 }
 
 static void say_nothing(void *ctx, const char *sentence)

@@ -5,6 +5,7 @@ business with a device at all."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import unittest
@@ -43,6 +44,22 @@ class Life(ProcessTest):
 
     def test_vfork_and_exec(self) -> None:
         self.scenario("vfork", 2)
+
+    def test_a_wrong_option_is_named_once(self) -> None:
+        """By one of the processes that have it from each other; the trace of each knows of it."""
+        wrong = ("MEMSHIM_FRACTION=95 is not usable", "MEMSHIM_FRACTIONS is not an option")
+        for scenario in ("exec", "vfork"):
+            with self.subTest(scenario):
+                shutil.rmtree(self.output, ignore_errors=True)
+                said = self.run_under_shim(
+                    *(program("life_job"), scenario), MEMSHIM_FRACTION="95", MEMSHIM_FRACTIONS="1"
+                ).check()
+                reports = [report_of(folder) for folder in process_folders(self.output)]
+                self.assertEqual(len(reports), 2)
+                for sentence in wrong:
+                    self.assertEqual(said.stderr.count(sentence), 1, said.describe())
+                    for report in reports:
+                        self.assertIn(sentence, " ".join(report["notes"]))
 
     def test_libraries_opened_and_closed(self) -> None:
         self.scenario("libraries", 1)
