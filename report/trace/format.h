@@ -41,7 +41,8 @@
  *   7  MS_EVENT_BLOCK_ALLOC of MS_OWNER_APPLICATION
  *   8  MS_EVENT_GIVEN_BACK
  *   9  the field `shared` of struct ms_oom_state
- *  10  the field driver_error of struct ms_oom_state */
+ *  10  the field driver_error of struct ms_oom_state
+ *  11  MS_EVENT_CALL */
 #ifndef MEMSHIM_REPORT_TRACE_FORMAT_H
 #define MEMSHIM_REPORT_TRACE_FORMAT_H
 
@@ -58,9 +59,9 @@
 #define MS_TRACE_FILE          "trace.mshm"
 #define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
 #define MS_FORMAT_MAJOR        3
-#define MS_FORMAT_MINOR        10
-#define MS_FORMAT_OLDEST_MINOR 1                   /* oldest that is read: its sums are the same */
-#define MS_FORMAT_LAST_KIND    MS_EVENT_GIVEN_BACK /* the last kind of this MINOR */
+#define MS_FORMAT_MINOR        11
+#define MS_FORMAT_OLDEST_MINOR 1             /* oldest that is read: its sums are the same */
+#define MS_FORMAT_LAST_KIND    MS_EVENT_CALL /* the last kind of this MINOR */
 #define MS_BYTE_ORDER          0x01020304u
 #define MS_EXTENT_BYTES        262144u
 #define MS_EXTENT_MAGIC        0x5848534du /* "MSHX" */

@@ -102,8 +102,10 @@ void ms_recorded_take(struct ms_model_steps *steps, struct ms_model_tags *tags,
     case MS_EVENT_TAG_BEGIN:
         begin_range(tags, event, time_ns);
         break;
-    default: /* MS_EVENT_TAG_END */
+    case MS_EVENT_TAG_END:
         end_range(tags, event, time_ns);
+        break;
+    default: /* MS_EVENT_CALL: read with the events themselves */
         break;
     }
 }

@@ -310,6 +310,7 @@ bool ms_site_lend(void)
     if (!known) {
         return false;
     }
+    ms_session_emit(&(struct ms_event){.kind = MS_EVENT_CALL, .id = node});
     atomic_store_explicit(&lent_node, node, memory_order_release);
     atomic_fetch_add_explicit(&lenders, 1, memory_order_acq_rel);
     return true;

@@ -22,7 +22,8 @@ struct row {
     uint64_t hash, length;
 };
 
-/* A line, with the way it was reached: a node of Python. Its consecutive requests are one turn. */
+/* A line, with the way it was reached: a node of Python. Its consecutive requests are one turn, up
+ * to its next call of a compiled function. */
 struct anchor {
     uint32_t site; /* its newest site */
     uint64_t count;
@@ -168,11 +169,16 @@ void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
     loop->turns++;
 }
 
+void ms_loop_call(ms_loop_t *loop, uint64_t line)
+{
+    loop->newest = loop->newest == line ? 0 : loop->newest;
+}
+
 /* ---- afterwards ---- */
 
 /* Whether the line recurs through most of the run, up to its end, and through most of the requests
- * too. A step that is one line (a tf.function's) makes no turns, and what came before it belongs to
- * no loop. */
+ * too. A step that is one line makes no turns unless it is a call, and what came before it belongs
+ * to no loop. */
 static bool is_steady(const struct ms_loop *loop, const struct anchor *anchor)
 {
     return anchor->count > WARM_UP && anchor->last - anchor->first >= loop->turns / 2 &&

@@ -3,7 +3,8 @@
  * lines of Python recur. A step begins at a line that comes once in each step: the requests between
  * two of its turns are, line by line, those between two earlier ones.
  *
- * A loop with a single requesting line is not found: its rounds cannot be distinguished. If modules
+ * A loop with a single requesting line is not found, since its rounds cannot be distinguished,
+ * unless the line calls a compiled function: then each call is a round (Keras's fit). If modules
  * are called (PyTorch), a call's requests count for its caller, so that layers are no rounds; and
  * the time before the first call, when parameters are made one by one, is no loop of steps. */
 #ifndef MEMSHIM_REPORT_MODEL_READING_LOOP_H
@@ -24,6 +25,10 @@ void ms_loop_delete(ms_loop_t *loop);
 
 /* Takes an allocation, in the order of the trace. */
 void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns);
+
+/* A call of a compiled function begins there (MS_EVENT_CALL): what the line asks for next is a turn
+ * of its own. line: a node of Python. */
+void ms_loop_call(ms_loop_t *loop, uint64_t line);
 
 /* Judges at the end. True: *found is known, with its confidence. */
 bool ms_loop_judge(const ms_loop_t *loop, struct ms_recurrence *found);

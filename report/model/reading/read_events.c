@@ -22,6 +22,9 @@ static void take_event(struct ms_reading *reading, const struct ms_event *event,
     reading->model->read_events++;
     if (!ms_event_has_device(event)) {
         ms_digest_take(&reading->digest, event, time_ns);
+        if (reading->loop && event->kind == MS_EVENT_CALL) {
+            ms_loop_call(reading->loop, event->id);
+        }
         return;
     }
 

@@ -132,6 +132,54 @@ Test(order, a_loop_that_ended_long_ago_or_was_short_tells_no_steps)
     cr_assert_not(judge());
 }
 
+/* Keras's fit: one line asks for everything, and each step is a call. */
+Test(order, calls_of_one_line_are_steps)
+{
+    const uint32_t line = ms_definitions_site(known.definitions, LOOP_INPUT)->python;
+
+    ask(LOOP_PARAMETER, 20);
+    for (int step = 0; step < 40; step++) {
+        ms_loop_call(loop, line);
+        ask(LOOP_INPUT, 12 + step % 3); /* its threads ask in any order */
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 40);
+    cr_assert_eq(found.site, LOOP_INPUT);
+    cr_assert_eq(found.confidence, 1);
+}
+
+Test(order, a_validation_after_each_epoch_is_no_step)
+{
+    const uint32_t trains = ms_definitions_site(known.definitions, LOOP_INPUT)->python;
+    const uint32_t validates = ms_definitions_site(known.definitions, LOOP_KEPT)->python;
+
+    for (int epoch = 0; epoch < 4; epoch++) {
+        for (int step = 0; step < 40; step++) {
+            ms_loop_call(loop, trains);
+            ask(LOOP_INPUT, 12);
+        }
+        for (int batch = 0; batch < 10; batch++) {
+            ms_loop_call(loop, validates);
+            ask(LOOP_KEPT, 5);
+        }
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 160);
+    cr_assert_eq(found.site, LOOP_INPUT);
+}
+
+Test(order, a_call_that_asks_for_nothing_is_no_step)
+{
+    const uint32_t line = ms_definitions_site(known.definitions, LOOP_INPUT)->python;
+
+    for (int call = 0; call < 40; call++) {
+        ms_loop_call(loop, line);
+        ask(LOOP_INPUT, call % 4 == 0 ? 12 : 0);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 10);
+}
+
 Test(order, sites_without_python_are_not_looked_at)
 {
     for (int step = 0; step < 50; step++) {
