@@ -116,6 +116,13 @@ void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
 /* Of a model from ms_model_new (reading/read_model.h). */
 void ms_model_delete(struct ms_model *model);
 
+/* When the process began, for comparing it with others: by the clock of the output folder's file
+ * system where the host's own differed. */
+static inline uint64_t ms_model_start_unix_ns(const struct ms_model *model)
+{
+    return model->header.start_unix_ns - (uint64_t)model->header.clock_ahead_ns;
+}
+
 /* Whether a framework reported tensors, on any device. */
 static inline bool ms_model_has_tensors(const struct ms_model *model)
 {

@@ -46,7 +46,7 @@ static void fill_answer(struct ms_rank *rank, const struct ms_model *model)
     rank->ooms = ms_model_ooms_of_program(model);
     if (fatal) {
         rank->died_of_oom = true;
-        rank->oom_unix_ns = model->header.start_unix_ns + fatal->time_ns;
+        rank->oom_unix_ns = ms_model_start_unix_ns(model) + fatal->time_ns;
         ms_text_add_oom_answer(&rank->answer, model, true);
     } else if (rank->main_device >= 0) {
         ms_text_add_good_answer(&rank->answer, model, rank->main_device);
@@ -73,7 +73,8 @@ static void fill(struct ms_rank *rank, const struct ms_model *model)
     rank->end = model->end;
     rank->exit_known = header->exit_known != 0;
     rank->exit_status = header->exit_status;
-    rank->start_unix_ns = header->start_unix_ns;
+    rank->start_unix_ns = ms_model_start_unix_ns(model);
+    rank->clock_ahead_ns = header->clock_ahead_ns;
     rank->duration_ns = model->duration_ns;
     rank->main_device = ms_model_main_device(model);
     rank->fragmentation_ppm = -1;

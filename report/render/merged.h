@@ -24,7 +24,8 @@ struct ms_rank {
     enum ms_process_end end;
     bool exit_known;
     int32_t exit_status;
-    uint64_t start_unix_ns, duration_ns;
+    uint64_t start_unix_ns, duration_ns; /* the start by the clock that all share */
+    int64_t clock_ahead_ns;              /* of the host's own to that; 0: the same */
     uint64_t peak_live_bytes, peak_reserved_bytes, peak_charged_bytes, cap_bytes; /* main device */
     int main_device;                                                              /* -1: none */
     int64_t fragmentation_ppm;                                                    /* -1: unknown */

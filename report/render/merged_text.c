@@ -68,6 +68,16 @@ static void add_lone_headline(const struct ms_rank *rank, bool failed, struct ms
     }
 }
 
+static bool clocks_differ(const struct ms_merged *merged)
+{
+    bool differ = false;
+
+    for (size_t i = 0; i < ms_merged_count(merged); i++) {
+        differ |= ms_merged_rank(merged, i)->clock_ahead_ns != 0;
+    }
+    return differ;
+}
+
 void ms_merged_add_headline(const struct ms_merged *merged, struct ms_buffer *out)
 {
     const struct ms_rank *dead = ms_merged_first_dead(merged);
@@ -95,7 +105,8 @@ void ms_merged_add_headline(const struct ms_merged *merged, struct ms_buffer *ou
         add_name(shown, out);
         ms_buffer_add(out, died > 0 ? " died first" : dead ? " ended first (" : " held most");
         if (died > 1 && host_count(merged) > 1) {
-            ms_buffer_add(out, ", by the hosts' own clocks");
+            ms_buffer_add(out, clocks_differ(merged) ? ", by the output folder's clock"
+                                                     : ", by the hosts' own clocks");
         }
         if (died == 0 && dead) {
             add_status(dead, out);
@@ -218,6 +229,32 @@ static void add_versions(const struct ms_merged *merged, struct ms_buffer *out)
     ms_buffer_add(out, versions > 0 ? ".\n" : "");
 }
 
+/* Hosts whose clocks differ from that of the output folder, each once. */
+static void add_clocks(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    char apart[MS_UNIT_TEXT_BYTES];
+
+    for (size_t i = 0; i < ms_merged_count(merged); i++) {
+        const struct ms_rank *rank = ms_merged_rank(merged, i);
+        const uint64_t ahead_ns = (uint64_t)rank->clock_ahead_ns;
+        bool said = rank->clock_ahead_ns == 0;
+
+        for (size_t j = 0; j < i && !said; j++) {
+            said = ms_merged_rank(merged, j)->clock_ahead_ns != 0 &&
+                   strcmp(ms_merged_rank(merged, j)->host, rank->host) == 0;
+        }
+        if (!said) {
+            const bool behind = rank->clock_ahead_ns < 0;
+
+            ms_buffer_add_plain(out, rank->host);
+            ms_buffer_format(
+                out, "'s clock was %s %s the output folder's. Times here are the folder's.\n",
+                ms_duration_text(behind ? 0 - ahead_ns : ahead_ns, apart, sizeof(apart)),
+                behind ? "behind" : "ahead of");
+        }
+    }
+}
+
 static void add_row(const struct ms_rank *rank, struct ms_buffer *out)
 {
     char live[MS_UNIT_TEXT_BYTES], reserved[MS_UNIT_TEXT_BYTES], charged[MS_UNIT_TEXT_BYTES];
@@ -271,6 +308,7 @@ void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out)
     add_outlier(merged, out);
     add_outlier_site(merged, out);
     add_versions(merged, out);
+    add_clocks(merged, out);
     ms_buffer_add(out, "\n  rank  device    peak live     reserved      charged          cap"
                        "    share   fragm.   ooms  ended\n");
     for (size_t i = 0; i < ms_merged_count(merged); i++) {

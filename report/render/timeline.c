@@ -524,7 +524,7 @@ void ms_timeline_begin(struct ms_json *json, uint64_t start_unix_ns, const char 
 void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_t start_unix_ns,
                      int64_t pid)
 {
-    const uint64_t start_ns = model->header.start_unix_ns;
+    const uint64_t start_ns = ms_model_start_unix_ns(model);
     const struct timeline timeline = {
         .json = json,
         .model = model,
@@ -559,11 +559,11 @@ void ms_format_timeline(const struct ms_model *model, struct ms_buffer *out)
     struct ms_json json = {.out = out, .dense = true};
 
     ms_timeline_begin(&json, model->header.start_unix_ns, model->header.command);
-    ms_timeline_add(&json, model, model->header.start_unix_ns, model->header.pid);
+    ms_timeline_add(&json, model, ms_model_start_unix_ns(model), model->header.pid);
     ms_timeline_end(&json);
 }
 
-/* Several processes share the wall clock, from a while before the first began: others may have
+/* Several processes share one clock, from a while before the first began: others may have
  * started before it, and a double cannot hold a date in nanoseconds. Two hosts may have the same
  * pid. */
 void ms_form_timeline(struct ms_forms *forms, const struct ms_model *model,
@@ -577,7 +577,7 @@ void ms_form_timeline(struct ms_forms *forms, const struct ms_model *model,
         return;
     }
     if (forms->processes == 0) {
-        const uint64_t started_ns = model->header.start_unix_ns;
+        const uint64_t started_ns = ms_model_start_unix_ns(model);
 
         forms->start_unix_ns =
             started_ns - (several && started_ns > EARLIER_NS ? EARLIER_NS : UINT64_C(0));

@@ -42,7 +42,7 @@
  *   8  MS_EVENT_GIVEN_BACK
  *   9  the field `shared` of struct ms_oom_state
  *  10  the field driver_error of struct ms_oom_state
- *  11  MS_EVENT_CALL */
+ *  11  MS_EVENT_CALL; the header's clock_ahead_ns, which is 0 in older traces */
 #ifndef MEMSHIM_REPORT_TRACE_FORMAT_H
 #define MEMSHIM_REPORT_TRACE_FORMAT_H
 
@@ -122,6 +122,8 @@ struct ms_file_header {
     _Atomic uint64_t lost_entries;    /* log entries that found no room */
     _Atomic uint64_t disk_full;       /* 1 once the file could not grow */
     _Atomic uint64_t lost_definitions;
+    int64_t clock_ahead_ns; /* of the host's clock to that of the output folder's file system; 0:
+                               they were not seen to differ */
 };
 
 /* Event i lies at events[i % MS_TAIL_EVENTS]. It is complete before the header's `events` counts

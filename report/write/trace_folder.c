@@ -11,11 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/own_folder.h"
 
 #define NAME_BYTES   64
 #define RUN_BYTES    128
 #define MOST_FOLDERS 1000
+#define TICK_NS      UINT64_C(10000000) /* the longest of a kernel */
 
 static bool is_plain(char letter)
 {
@@ -110,8 +112,29 @@ static int make_absolute(int folder, char *path)
     return error;
 }
 
+/* How far this clock is ahead of the one that dated a folder that was made between two moments of
+ * this clock. A local file system dates by the last tick of the kernel, some by every other
+ * second, and some not at all. */
+static int64_t clock_ahead(const char *dir, uint64_t before_ns, uint64_t after_ns)
+{
+    struct stat made;
+
+    if (stat(dir, &made) != 0) {
+        return 0;
+    }
+
+    const uint64_t dated_ns =
+        (uint64_t)made.st_mtim.tv_sec * MS_NS_PER_S + (uint64_t)made.st_mtim.tv_nsec;
+    const uint64_t slack_ns = made.st_mtim.tv_nsec == 0 ? 2 * MS_NS_PER_S : TICK_NS;
+
+    if (dated_ns == 0 || (dated_ns + slack_ns >= before_ns && dated_ns <= after_ns + slack_ns)) {
+        return 0;
+    }
+    return (int64_t)(before_ns + (after_ns - before_ns) / 2 - dated_ns);
+}
+
 /* dir: the new folder's name; with a number at its end if it is taken. */
-static int make_new_folder(char *dir, mode_t mode)
+static int make_new_folder(char *dir, mode_t mode, int64_t *ahead_ns)
 {
     const size_t used = strlen(dir);
 
@@ -119,7 +142,11 @@ static int make_new_folder(char *dir, mode_t mode)
         if (number > 1 && !add(dir, used, "-%d", number)) {
             return ENAMETOOLONG;
         }
+
+        const uint64_t before_ns = ms_clock_unix_ns();
+
         if (mkdir(dir, mode) == 0) {
+            *ahead_ns = clock_ahead(dir, before_ns, ms_clock_unix_ns());
             return 0;
         }
         if (errno != EEXIST) {
@@ -152,7 +179,8 @@ static int make_run_folder(const char *dir, bool own)
 }
 
 /* dir: the output folder, absolute; the rest of the path is appended. */
-static int make_inside(const struct ms_trace_process *process, bool own, char *dir)
+static int make_inside(const struct ms_trace_process *process, bool own, char *dir,
+                       int64_t *ahead_ns)
 {
     char run[RUN_BYTES], program[NAME_BYTES], host[NAME_BYTES], rank[16] = "";
     int error;
@@ -173,26 +201,28 @@ static int make_inside(const struct ms_trace_process *process, bool own, char *d
     if (!add(dir, strlen(dir), "/%s%s-%s-%d", program, rank, host, (int)process->pid)) {
         return ENAMETOOLONG;
     }
-    return make_new_folder(dir, own ? S_IRWXU : 0777);
+    return make_new_folder(dir, own ? S_IRWXU : 0777, ahead_ns);
 }
 
 /* Works in `dir` alone: the caller's stack may be a small one. */
-int ms_place_make(const char *output, const struct ms_trace_process *process, char *dir)
+int ms_place_make(const char *output, const struct ms_trace_process *process, char *dir,
+                  int64_t *ahead_ns)
 {
     int error = add(dir, 0, "%s", output[0] ? output : ".") ? make_folders(dir) : ENAMETOOLONG;
 
     if (!error) {
         error = make_absolute(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), dir);
     }
-    return error ? error : make_inside(process, false, dir);
+    return error ? error : make_inside(process, false, dir, ahead_ns);
 }
 
-int ms_place_make_own(const char *output, const struct ms_trace_process *process, char *dir)
+int ms_place_make_own(const char *output, const struct ms_trace_process *process, char *dir,
+                      int64_t *ahead_ns)
 {
     const int error =
         add(dir, 0, "%s", output) ? make_absolute(ms_own_folder_open(dir), dir) : ENAMETOOLONG;
 
-    return error ? error : make_inside(process, true, dir);
+    return error ? error : make_inside(process, true, dir, ahead_ns);
 }
 
 /* Opens the output folder above a process's folder; run: the run's name in it. -1: there is

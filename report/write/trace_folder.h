@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "report/write/writer.h"
 
@@ -17,12 +18,17 @@ void ms_place_name(const char *from, const char *otherwise, char *to, size_t to_
  *
  * An unknown rank is left out of the name. Names are cut to 64 bytes, and all characters but
  * letters, digits and "._+-" become "_". If the folder exists already (an exec in the same process,
- * a pid used again), -2, -3, ... is added. */
-int ms_place_make(const char *output, const struct ms_trace_process *process, char *dir);
+ * a pid used again), -2, -3, ... is added.
+ *
+ * ahead_ns: how far this host's clock is ahead of that which dated the new folder (a file server's,
+ * which all hosts of a run share); 0: no difference can be seen. */
+int ms_place_make(const char *output, const struct ms_trace_process *process, char *dir,
+                  int64_t *ahead_ns);
 
 /* The same if the program's user has not named `output`: only in a folder that is this user's alone
  * (own_folder.h). EPERM: it belongs to another. Its parent must exist. */
-int ms_place_make_own(const char *output, const struct ms_trace_process *process, char *dir);
+int ms_place_make_own(const char *output, const struct ms_trace_process *process, char *dir,
+                      int64_t *ahead_ns);
 
 /* Makes <output>/latest point to the run's folder, in one step. Does nothing if the file system has
  * no links, or something else has that name. dir: from ms_place_make. */

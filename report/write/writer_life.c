@@ -62,6 +62,7 @@ static void fill_header(struct ms_trace *trace, const struct ms_trace_process *p
     header->trace_id = random_id();
     header->start_unix_ns = now_unix_ns - age_ns;
     header->start_monotonic_ns = trace->start_monotonic_ns;
+    header->clock_ahead_ns = trace->clock_ahead_ns;
     copy_text(header->run_id, sizeof(header->run_id), process->run_id);
     copy_text(header->host, sizeof(header->host), process->host);
     copy_text(header->program, sizeof(header->program), process->program);
@@ -129,7 +130,8 @@ static int begin_at(struct ms_trace *trace, const char *output, bool own,
     MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     char *path = texts->path, *new_path = texts->new_path;
-    int error = (own ? ms_place_make_own : ms_place_make)(output, process, trace->dir);
+    int error = (own ? ms_place_make_own : ms_place_make)(output, process, trace->dir,
+                                                          &trace->clock_ahead_ns);
 
     if (error) {
         return error;

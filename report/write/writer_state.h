@@ -68,6 +68,7 @@ struct ms_trace {
     struct ms_tail *tail; /* in the header's extent */
     struct ms_clock clock;
     uint64_t start_monotonic_ns;
+    int64_t clock_ahead_ns;                           /* as in the header */
     struct ms_device_page *pages[MS_DEVICE_COUNT];    /* null: not seen yet */
     struct ms_mapped device_extents[MS_DEVICE_COUNT]; /* none if the file had no room */
 
