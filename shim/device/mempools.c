@@ -260,6 +260,22 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     ms_device_check_thresholds(device);
 }
 
+void ms_mempools_correct(const struct ms_device *device)
+{
+    if (!atomic_load_explicit(&device->driver_pools, memory_order_relaxed)) {
+        return;
+    }
+    for (struct ms_mempool *p = atomic_load_explicit(&first, memory_order_acquire); p;
+         p = p->next) {
+        ms_lock_acquire(&p->lock);
+        const bool charged = p->charged_bytes != 0 && p->ordinal == device->ordinal;
+        ms_lock_release(&p->lock);
+        if (charged) {
+            ms_mempool_correct(p, 0);
+        }
+    }
+}
+
 uint64_t ms_mempools_trim(const struct ms_device *device)
 {
     uint64_t released = 0;

@@ -50,6 +50,10 @@ bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_
  * reserved. asked_bytes: as charged before; 0 after a free or a trim. */
 void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes);
 
+/* Corrects the charges of all of the driver's pools of the device: at a synchronization the driver
+ * gives back what they hold beyond their thresholds. */
+void ms_mempools_correct(const struct ms_device *device);
+
 /* Gives back what the driver's pools of the device hold reserved and unused; returns how much. */
 uint64_t ms_mempools_trim(const struct ms_device *device);
 

@@ -83,6 +83,9 @@ class Identity(Scenario):
     def test_memory_pools(self) -> None:
         self.hold("pools")
 
+    def test_what_the_drivers_pool_gave_back(self) -> None:
+        self.hold("given_back", MEMSHIM_POOL="off")
+
     def test_a_memory_pool_for_every_step(self) -> None:
         for pool in ("on", "off"):
             with self.subTest(pool=pool):

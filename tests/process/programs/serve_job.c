@@ -380,6 +380,19 @@ static void pools(void)
     EXPECT(simgpu_live("chunk") == 0);
 }
 
+/* Memory that the driver's own pool gave back at a synchronization, as it does by default, is free.
+ */
+static void given_back(void)
+{
+    CUdeviceptr block;
+    size_t before = free_bytes();
+    MUST(cuMemAllocAsync(&block, 64 * MIB, NULL));
+    EXPECT(free_bytes() <= before - 64 * MIB);
+    MUST(cuMemFreeAsync(block, NULL));
+    MUST(cuCtxSynchronize());
+    EXPECT(free_bytes() == before);
+}
+
 /* A pool for every step. Nothing is kept of those that are destroyed, but for the first, which a
  * block outlives. */
 static void many_pools(void)
@@ -913,6 +926,7 @@ static const struct {
                  {"contexts_at_once", contexts_at_once},
                  {"reused_handle", reused_handle},
                  {"pools", pools},
+                 {"given_back", given_back},
                  {"many_pools", many_pools},
                  {"pools_at_once", pools_at_once},
                  {"reuse_flags", reuse_flags},
