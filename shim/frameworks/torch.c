@@ -52,7 +52,11 @@ static int ordinal_in(torch_device_t device)
 static __attribute__((noinline, cold)) int first_ordinal(torch_device_t device)
 {
     bool found = ms_torch_library_find();
-    if ((device & 0xff) != TORCH_CUDA || ms_options()->torch == MS_TORCH_OFF) {
+    if ((device & 0xff) != TORCH_CUDA) {
+        return -1;
+    }
+    if (ms_options()->torch == MS_TORCH_OFF) {
+        ms_torch_library_reported(); /* tensors do not count, an out-of-memory will */
         return -1;
     }
     if (atomic_load_explicit(&ms_real_published, memory_order_acquire) == &ms_real_none) {

@@ -35,6 +35,7 @@ static _Thread_local struct {
     uint64_t asked_bytes;           /* with the pages that it had got for the same request */
     uint64_t movable_bytes;         /* as in struct ms_oom_state */
     uint64_t unspilled_by;
+    bool said;      /* the user was warned of it, or of one before it for the same request */
     CUresult error; /* an error that is not out of memory, since a request was last served */
 } last_refusal __attribute__((tls_model("initial-exec")));
 
@@ -329,8 +330,9 @@ static bool torch_tells(void)
 }
 
 /* After a refusal PyTorch often empties its cache and asks again. So the user is warned of the
- * error that PyTorch raises in the end. */
-static void record(struct ms_device *device, const struct ms_oom_state *state)
+ * error that PyTorch raises in the end; unless it was not known that PyTorch asked, and the refusal
+ * was said. Returns whether the user was warned. */
+static bool record(struct ms_device *device, const struct ms_oom_state *state, bool said_before)
 {
     static atomic_flag said[] = {
         [MS_OOM_DRIVER] = ATOMIC_FLAG_INIT,
@@ -348,10 +350,11 @@ static void record(struct ms_device *device, const struct ms_oom_state *state)
     }
     (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
     /* PyTorch raises an error of its own, but only for device memory. */
-    bool news = state->source != MS_OOM_DRIVER || !torch_tells();
+    bool news = !said_before && (state->source != MS_OOM_DRIVER || !torch_tells());
     bool warn = news && !atomic_flag_test_and_set(&said[state->source]);
     ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s%s", device->ordinal, sentence,
            trace != NULL ? GROWTH_IN_REPORT : "");
+    return warn;
 }
 
 static uint64_t fresh_bytes(const struct ms_device *device)
@@ -388,12 +391,13 @@ CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_oom_state state;
     fill(device, MS_OOM_DRIVER, requested_bytes, 0, &state);
+    const bool said_before = last_refusal.device == device && last_refusal.said;
     last_refusal.device = device;
     last_refusal.asked_bytes = requested_bytes + fresh_bytes(device);
     last_refusal.movable_bytes = state.movable_bytes;
     last_refusal.unspilled_by = state.unspilled_by;
     say_group(device);
-    record(device, &state);
+    last_refusal.said = record(device, &state, said_before) || said_before;
     say_holes(device, requested_bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -402,7 +406,7 @@ void ms_oom_of_host(struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_oom_state state;
     fill(device, MS_OOM_HOST, requested_bytes, 0, &state);
-    record(device, &state);
+    (void)record(device, &state, false);
 }
 
 void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_bytes)
@@ -415,10 +419,11 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_byt
     if (d->pool) {
         ms_proxy_request_over(d->pool);
     }
-    const uint64_t refused_bytes = last_refusal.device == d ? last_refusal.asked_bytes : 0;
+    const bool refused = last_refusal.device == d;
+    const uint64_t refused_bytes = refused ? last_refusal.asked_bytes : 0;
     last_refusal.device = NULL;
     fill(d, MS_OOM_TORCH, requested_bytes, refused_bytes, &state);
     last_refusal.error = CUDA_SUCCESS;
     state.live_bytes -= cached_bytes < state.live_bytes ? cached_bytes : state.live_bytes;
-    record(d, &state);
+    (void)record(d, &state, refused && last_refusal.said);
 }

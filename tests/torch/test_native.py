@@ -358,16 +358,29 @@ class OutOfMemory(unittest.TestCase):
             torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
         """
         for mode in ("native", "off"):
-            with self.subTest(mode=mode):
-                job = harness.run_memshim(
-                    source,
-                    MEMSHIM_LIMIT="1GiB",
-                    MEMSHIM_TORCH=mode,
-                    PYTORCH_ALLOC_CONF="expandable_segments:True",
-                )
-                said = [line for line in job.result.stderr.splitlines() if "OUT OF MEM" in line]
-                self.assertEqual(len(said), 1, job.result.stderr)
-                self.assertIn("asked for 1.00 GiB", said[0])
+            for expandable in (True, False):
+                with self.subTest(mode=mode, expandable=expandable):
+                    self.check_said_once(
+                        source,
+                        MEMSHIM_TORCH=mode,
+                        PYTORCH_ALLOC_CONF=f"expandable_segments:{expandable}",
+                    )
+
+    def check_said_once(self, source: str, **settings: object) -> None:
+        job = harness.run_memshim(source, MEMSHIM_LIMIT="1GiB", **settings)
+        said = [line for line in job.result.stderr.splitlines() if "OUT OF MEM" in line]
+        self.assertEqual(len(said), 1, job.result.stderr)
+        self.assertIn("asked for 1.00 GiB", said[0])
+
+    def test_is_said_once_where_only_segments_are_seen(self) -> None:
+        """What PyTorch recovers from by emptying its cache is not said at all."""
+        source = """\
+            import torch
+            for mib in (300, 310, 320):
+                torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+            torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+        """
+        self.check_said_once(source, MEMSHIM_TORCH="off")
 
     def test_a_batch_finder_recovers(self) -> None:
         job = harness.run_memshim(FINDER, MEMSHIM_LIMIT="2500MiB")
