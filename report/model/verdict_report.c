@@ -19,6 +19,8 @@
 
 #define MODEL_PARTS 9u /* the batch's part is at most one in so many of the model's */
 
+#define LINE_PARTS 9u /* all else is at most one in so many of what one line asked for */
+
 #define FEWEST_STEPS_BEFORE 3u /* to compare a step with them */
 
 #define MOST_HOLDINGS 100 /* holdings, before lines are joined */
@@ -303,6 +305,42 @@ static bool is_of_the_model(const struct ms_model *model, size_t oom)
     return bytes > 0 && others + requested <= bytes / MODEL_PARTS;
 }
 
+static bool has_computed(const struct ms_model *model, uint8_t device)
+{
+    const uint32_t end = ms_site_table_end(model->sites, device);
+
+    for (uint32_t site = 1; site < end; site = ms_site_table_after(model->sites, device, site)) {
+        const uint8_t doing = ms_landmarks_of(model->landmarks, site)->doing;
+        struct ms_site_sums sums;
+
+        if ((doing == MS_DOING_FORWARD || doing == MS_DOING_BACKWARD) &&
+            ms_site_table_read(model->sites, device, site, &sums)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether one call site has nearly all of it, by many requests of which it has all. */
+static bool is_of_one_line(const struct ms_model *model, size_t oom)
+{
+    const struct ms_model_oom *at = ms_model_oom_at(model, oom);
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
+    const struct ms_survey_device *surveyed = &model->survey->devices[at->device];
+    struct ms_site_sums sums;
+
+    for (size_t i = 0; moment && i < moment->count; i++) {
+        const struct ms_holding *holding = ms_survey_holding_at(surveyed, moment->first + i);
+
+        if (holding->site > 0 &&
+            moment->live_bytes - holding->bytes <= holding->bytes / LINE_PARTS &&
+            ms_site_table_read(model->sites, (uint8_t)at->device, holding->site, &sums)) {
+            return sums.allocations >= MS_GROWTH_FEWEST && sums.bytes == holding->bytes;
+        }
+    }
+    return false;
+}
+
 /* Growth smaller than the shortage is mentioned if it is some part of that, or of all memory. */
 static bool matters_beside(const struct ms_judgement *judgement, const struct ms_oom_state *state)
 {
@@ -410,6 +448,8 @@ static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judg
     const struct ms_headroom *headroom = &model->survey->devices[at->device].headroom;
 
     judgement->of_the_model = at->training && is_of_the_model(model, oom);
+    judgement->of_one_line = !judgement->of_the_model && is_of_one_line(model, oom) &&
+                             !has_computed(model, (uint8_t)at->device);
     judgement->fitting_factor = at->training ? headroom->fitting_factor : 0;
     if (judgement->fitting_factor <= 0 && !judgement->of_the_model) {
         judgement->most_factor = headroom->most_factor;

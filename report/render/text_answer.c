@@ -268,6 +268,11 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
                    "state, sharding over devices), or a larger device: a smaller batch would save "
                    "almost nothing";
         }
+        if (judgement->of_one_line) {
+            return "hold less of that at once: nothing was computed yet, and that line keeps all "
+                   "that it asked for; keep it on the host, and move a part to the device when it "
+                   "is needed; or use a larger device";
+        }
         return oom->evaluating
                    ? "evaluate with a smaller batch, and under torch.no_grad() if it does not yet, "
                      "so that nothing is kept for a backward pass; or use a larger device"

@@ -15,7 +15,7 @@ FITS = re.compile(r"batch ([\d,]+) instead of ([\d,]+)")
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 # By which words `next` may begin, verdict by verdict.
 ADVICE = {
-    "demand": ("a smaller batch", "a smaller model", "evaluate with a smaller"),
+    "demand": ("a smaller batch", "a smaller model", "evaluate with a smaller", "hold less"),
     "cap": ("a larger MEMSHIM_FRACTION", "raise or remove per_process_memory_fraction"),
     "fragmentation": (
         "run without",

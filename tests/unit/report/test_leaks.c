@@ -716,6 +716,27 @@ Test(leaks, a_model_that_is_too_large_is_not_told_to_make_its_batch_smaller)
     expect_said("  next   a smaller model, ");
 }
 
+/* A data set, before anything was computed: no batch makes it smaller. */
+Test(leaks, what_one_line_made_before_any_call_is_to_be_less_at_once)
+{
+    born(LOOP_PARAMETER, MIB);
+    for (int number = 0; number < 10; number++) {
+        born(LOOP_KEPT, KEPT);
+    }
+    dies_at(LOOP_KEPT, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_DEMAND);
+    expect_said("  next   hold less of that at once");
+}
+
+Test(leaks, what_one_line_made_for_a_call_is_not)
+{
+    for (int number = 0; number < 10; number++) {
+        born(LOOP_KEPT, KEPT);
+    }
+    dies(MIB);
+    expect_said("  next   a smaller batch or shape");
+}
+
 Test(leaks, a_batch_that_is_too_large_is)
 {
     born(LOOP_PARAMETER, 2 * GIB);
