@@ -245,6 +245,60 @@ Test(growth, few_samples_that_do_not)
     cr_expect_not(of_few(longer, 0));
 }
 
+/* ---- rise by rise ---- */
+
+/* One sample a round, from round 1 on. */
+static struct ms_rise rise_of(const uint64_t *samples, size_t count)
+{
+    struct ms_rise rise = {0};
+
+    for (size_t i = 0; i < count; i++) {
+        ms_rise_add(&rise, i + 1, samples[i], 10 * (i + 1));
+    }
+    return rise;
+}
+
+Test(growth, rises_alike_are_counted_up_to_the_end)
+{
+    const uint64_t alike[] = {80, 160, 240, 300, 400};
+    const struct ms_rise rise = rise_of(alike, 5);
+
+    cr_expect_eq(rise.rises, 5);
+    cr_expect_eq(rise.first_bytes, 0);
+    cr_expect_eq(rise.bytes, 400);
+    cr_expect_eq(rise.since_ns, 10);
+    cr_expect(ms_rise_goes_on(&rise, 6));
+    cr_expect_not(ms_rise_goes_on(&rise, 7), "it has ceased");
+}
+
+Test(growth, rises_in_every_third_round)
+{
+    const uint64_t every_third[] = {80, 80, 80, 160, 160, 160, 240};
+    const struct ms_rise rise = rise_of(every_third, 7);
+
+    cr_expect_eq(rise.rises, 3);
+    cr_expect_eq(rise.longest, 3);
+    cr_expect(ms_rise_goes_on(&rise, 10));
+    cr_expect_not(ms_rise_goes_on(&rise, 11));
+}
+
+Test(growth, rises_begin_anew)
+{
+    const uint64_t set_up[] = {5000, 5080, 5160, 5240}, falls[] = {80, 160, 20, 100, 180},
+                   doubles[] = {80, 160, 400, 1600, 6400}, ends[] = {80, 160, 0};
+
+    cr_expect_eq(rise_of(set_up, 4).rises, 3);
+    cr_expect_eq(rise_of(set_up, 4).first_bytes, 5000);
+    cr_expect_eq(rise_of(falls, 5).rises, 2);
+    cr_expect_eq(rise_of(falls, 5).first_bytes, 20);
+    cr_expect_eq(rise_of(doubles, 5).rises, 1);
+
+    const struct ms_rise none = rise_of(ends, 3);
+
+    cr_expect_eq(none.rises, 0);
+    cr_expect_not(ms_rise_goes_on(&none, 3));
+}
+
 /* ---- what is longer in each step ---- */
 
 enum { OF_INPUTS, OF_RESULT, OF_BUFFER, OF_LEAK, OF_ROUNDS, ROWS };
