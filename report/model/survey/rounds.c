@@ -50,7 +50,7 @@ static bool has_trained(const struct ms_rounds *rounds, uint32_t caller)
 /* Whoever called the model last has trained it. */
 static void begin_backward(struct ms_rounds *rounds)
 {
-    if (!has_trained(rounds, rounds->caller)) {
+    if (rounds->caller > 0 && !has_trained(rounds, rounds->caller)) {
         memmove(rounds->trained + 1, rounds->trained,
                 (MS_ROUND_CALLERS - 1) * sizeof(*rounds->trained));
         rounds->trained[0] = rounds->caller;
@@ -289,9 +289,10 @@ static bool is_of_first_evaluation(const struct ms_sampler *sampler, const struc
     const struct ms_doings *doings = ms_landmarks_of(sampler->model->landmarks, kept->site);
 
     /* Sorted by round: the first one is the earliest. */
-    return rounds->phase / 2 >= FEWEST_TRAINED && kept->round == rounds->phase / 2 &&
-           !sampler->sites[kept->site].freed && doings->doing == MS_DOING_FORWARD &&
-           !has_trained(rounds, doings->caller) && has_trained(rounds, rounds->caller);
+    return !rounds->hides_tensors && rounds->phase / 2 >= FEWEST_TRAINED &&
+           kept->round == rounds->phase / 2 && !sampler->sites[kept->site].freed &&
+           doings->doing == MS_DOING_FORWARD && !has_trained(rounds, doings->caller) &&
+           has_trained(rounds, rounds->caller);
 }
 
 static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t count,
