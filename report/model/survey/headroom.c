@@ -21,7 +21,9 @@
 
 /* The largest ratio of the most to the least that is told as one figure, their middle. */
 #define MOST_APART 1.08
-#define STATES     2u /* the most that an optimizer keeps of each parameter */
+#define LAST_PART \
+    100u          /* a part in so many of the bound: pages' rests take it (docs/report.md, row 7) */
+#define STATES 2u /* the most that an optimizer keeps of each parameter */
 
 /* A part in so many of the constant part: with less that follows the batch, the estimate's error
  * hides even 32 times the batch. */
@@ -263,13 +265,28 @@ static uint64_t room_at(const struct ms_oom_state *state)
     return minus(ms_verdict_room_bytes(&terms), terms.fixed_bytes);
 }
 
+/* The same for a batch that is to run: the last part of a device is never filled. */
+static uint64_t usable_at(const struct ms_oom_state *state)
+{
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
+    const uint64_t room = ms_verdict_room_bytes(&terms);
+
+    return minus(room - room / LAST_PART, terms.fixed_bytes);
+}
+
+/* Whether the batch may not have been carried before, beside all that stays. */
+static bool is_in_first_steps(const struct ms_recurrence *steps)
+{
+    return steps->passes <= FIRST_STEPS || (steps->known && steps->count < FIRST_STEPS);
+}
+
 /* The part of this batch that would have fitted. The first pass must be known completely, so a
  * backward pass must have begun. What stays after it may not be known yet: then it is a range. */
 static void find_fitting(const struct ms_sampler *sampler, const struct ms_model_oom *fatal,
                          struct ms_headroom *headroom)
 {
     const struct ms_oom_state *state = &fatal->record.state;
-    const uint64_t room = room_at(state);
+    const uint64_t room = usable_at(state);
     const uint64_t *kinds = sampler->kinds_at_end;
     const uint64_t kept = sampler->kept_at_end, others = kinds[MS_KIND_PERSISTENT];
     const uint64_t states = has_state(sampler, fatal) ? 0
@@ -277,7 +294,7 @@ static void find_fitting(const struct ms_sampler *sampler, const struct ms_model
                                                               kinds[MS_KIND_OPTIMIZER]);
     double least, most;
 
-    if (sampler->model->recurrence.passes > FIRST_STEPS || has_kept_more(sampler)) {
+    if (!is_in_first_steps(&sampler->model->recurrence) || has_kept_more(sampler)) {
         return;
     }
     least = largest_with(sampler, room, kept + states, 0);
@@ -321,10 +338,9 @@ static bool is_of_a_batch(const struct ms_sampler *sampler, const struct ms_mode
         has_grown(sampler) || has_recovered(sampler) || !moved_nothing(sampler)) {
         return false;
     }
-    return fatal->evaluating
-               ? doing == MS_DOING_FORWARD
-               : (doing == MS_DOING_FORWARD || doing == MS_DOING_BACKWARD) &&
-                     model->recurrence.passes <= FIRST_STEPS && !has_kept_more(sampler);
+    return fatal->evaluating ? doing == MS_DOING_FORWARD
+                             : (doing == MS_DOING_FORWARD || doing == MS_DOING_BACKWARD) &&
+                                   is_in_first_steps(&model->recurrence) && !has_kept_more(sampler);
 }
 
 static void judge_dead(const struct ms_sampler *sampler, const struct ms_model_oom *fatal,
