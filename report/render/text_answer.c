@@ -322,24 +322,35 @@ static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *
 }
 
 /* Saves a person from following the advice and running out again. */
-static void add_first_step(const struct ms_judgement *judgement, struct ms_buffer *out)
+static void add_first_step(const struct ms_model *model, const struct ms_judgement *judgement,
+                           const struct ms_model_oom *oom, struct ms_buffer *out)
 {
+    const enum ms_doing doing =
+        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing;
+    const bool in_optimizer = doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
     const bool asks_for_more = judgement->verdict == MS_VERDICT_CAP ||
                                judgement->verdict == MS_VERDICT_DEMAND ||
                                judgement->verdict == MS_VERDICT_SPILL_LIMIT;
 
     if (asks_for_more && judgement->step == 1 && judgement->short_bytes > 0) {
-        ms_buffer_add(out, "         this was the first step, which had not yet asked for all that "
-                           "it needs: it also creates gradients and optimizer state\n");
+        ms_buffer_add(out, in_optimizer
+                               ? "         this was the first step, and the optimizer had not yet "
+                                 "created all of its state\n"
+                               : "         this was the first step, which had not yet asked for "
+                                 "all that it needs: it also creates gradients and optimizer "
+                                 "state\n");
     }
 }
 
 /* A batch that fits even beside the state of an optimizer like Adam. */
 static void add_least(const struct ms_judgement *judgement, uint32_t batch, struct ms_buffer *out)
 {
-    if (batch > 0) {
-        ms_buffer_format(out, " (~); batch %s",
-                         MS_COUNT((uint64_t)(judgement->least_factor * batch)));
+    const uint64_t samples = (uint64_t)(judgement->least_factor * batch);
+
+    if (samples > 0) {
+        ms_buffer_format(out, " (~); batch %s", MS_COUNT(samples));
+    } else if (batch > 0) {
+        ms_buffer_add(out, " (~); none");
     } else {
         ms_buffer_format(out, " (~); %s of it", DECIMAL(millionths(judgement->least_factor)));
     }
@@ -354,10 +365,12 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
     if (judgement->most_factor <= 0) {
         return;
     }
+
+    const uint64_t samples = (uint64_t)(judgement->most_factor * batch);
+
     ms_buffer_add(out, "  fits   at most ");
-    if (batch > 0 && !oom->evaluating) {
-        ms_buffer_format(out, "batch %s instead of %s",
-                         MS_COUNT((uint64_t)(judgement->most_factor * batch)), MS_COUNT(batch));
+    if (samples > 0 && !oom->evaluating) {
+        ms_buffer_format(out, "batch %s instead of %s", MS_COUNT(samples), MS_COUNT(batch));
     } else {
         ms_buffer_format(out, "%s of this %sbatch",
                          DECIMAL(((int64_t)(judgement->most_factor * 100) + 1) * 10000),
@@ -382,13 +395,18 @@ static void add_factor(const struct ms_model *model, const struct ms_judgement *
         add_most(oom, judgement, batch, out);
         return;
     }
+
+    const uint64_t samples = (uint64_t)(judgement->fitting_factor * batch);
+
     ms_buffer_add(out, "  fits   ");
-    if (batch > 0) {
-        ms_buffer_format(out, "batch %s instead of %s (~)",
-                         MS_COUNT((uint64_t)(judgement->fitting_factor * batch)), MS_COUNT(batch));
+    if (samples > 0) {
+        ms_buffer_format(out, "batch %s instead of %s (~)", MS_COUNT(samples), MS_COUNT(batch));
+    } else if (batch > 0) {
+        ms_buffer_add(out, "not even a batch of one sample (~)");
     } else {
+        /* Rounded down: the whole batch has failed. */
         ms_buffer_format(out, "%s of this batch (~)",
-                         DECIMAL(millionths(judgement->fitting_factor)));
+                         DECIMAL((int64_t)(judgement->fitting_factor * 100) * 10000));
     }
     ms_buffer_add(out, "\n");
 }
@@ -475,7 +493,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     ms_text_add_host(out, model, device, &oom->record.counters);
     ms_buffer_format(out, "  next   %s", advice(model, &judgement, oom));
     add_missing(&judgement, out);
-    add_first_step(&judgement, out);
+    add_first_step(model, &judgement, oom, out);
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
         add_pins(model, device, out);
     }

@@ -19,6 +19,9 @@
 /* A part in so many of the peak, kept by nothing that training needs. */
 #define MOST_KEPT 16u
 
+/* A bound that is nearly the whole batch says nothing. */
+#define MOST_TOLD 0.99
+
 /* The largest ratio of the most to the least that is told as one figure, their middle. */
 #define MOST_APART 1.08
 #define LAST_PART \
@@ -323,7 +326,7 @@ static double most_that_passes(const struct ms_sampler *sampler, const struct ms
                                             (double)following
                                       : 0;
 
-    return most < 1 ? most : 0;
+    return most < MOST_TOLD ? most : 0;
 }
 
 /* Whether the batch may be the cause: in a model's call during an evaluation, or in the first

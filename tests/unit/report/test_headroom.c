@@ -194,6 +194,15 @@ Test(headroom, in_a_first_forward_pass_only_a_bound_is_known)
     cr_expect_eq(least(), 0);
 }
 
+/* Nearly the whole batch that has just failed is no advice. */
+Test(headroom, a_bound_of_nearly_the_whole_batch_is_none)
+{
+    born(LOOP_FORWARD, 442 * MIB);
+    refuse(LOOP_FORWARD, 443 * MIB);
+    headroom(1);
+    cr_expect_eq(most(), 0, "%f", most());
+}
+
 /* What fits more than once is known by an estimate: no bound stands beside it. */
 Test(headroom, an_estimate_and_a_bound_exclude_each_other)
 {

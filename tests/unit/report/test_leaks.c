@@ -670,6 +670,18 @@ static void expect_said(const char *words)
     ms_buffer_free(&text);
 }
 
+/* What it had still to make is told as it is. */
+Test(leaks, in_the_optimizer_of_the_first_step_gradients_are_there)
+{
+    born(LOOP_PARAMETER, GRADIENT);
+    born(LOOP_INPUT, MIB);
+    died(born(LOOP_FORWARD, ACTIVATION), ACTIVATION);
+    born(LOOP_GRADIENT, GRADIENT);
+    born(LOOP_STATE, GRADIENT);
+    dies_at(LOOP_STATE, MIB);
+    expect_said("this was the first step, and the optimizer had not yet created all of its state");
+}
+
 /* The step that died had a backward pass as well: the one before did not have two. */
 Test(leaks, passes_of_a_step_that_died_are_not_of_the_steps_before)
 {
