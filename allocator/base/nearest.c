@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* SIZE_MAX where `to` is too long. */
@@ -51,6 +52,15 @@ size_t ms_name_distance(const char *word, const char *name)
                                                : edit_distance(word, length, name);
 
     return edits <= (length < 6 ? 1 : length / 3) ? edits : SIZE_MAX;
+}
+
+const char *ms_did_you_mean(const char *meant, char text[MS_MEANT_BYTES])
+{
+    text[0] = '\0';
+    if (meant && meant[0]) {
+        (void)snprintf(text, MS_MEANT_BYTES, " (did you mean '%.255s'?)", meant);
+    }
+    return text;
 }
 
 void ms_nearest_offer(void *ctx, const char *name, size_t length)

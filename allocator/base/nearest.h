@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The similarity of two names, for "did you mean". */
+/* What a user may have meant by a word that is not known: the name that is most like it. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_NEAREST_H
 #define MEMSHIM_ALLOCATOR_BASE_NEAREST_H
 
@@ -23,5 +23,11 @@ struct ms_nearest {
 
 /* Compares one name, of `length` characters, with the word. ctx: struct ms_nearest. */
 void ms_nearest_offer(void *ctx, const char *name, size_t length);
+
+#define MS_MEANT_BYTES 320
+
+/* Makes " (did you mean 'NAME'?)" for the end of a complaint, "" if `meant` is null or empty. A
+ * long name is cut. Returns text. */
+const char *ms_did_you_mean(const char *meant, char text[MS_MEANT_BYTES]);
 
 #endif

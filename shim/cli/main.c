@@ -64,12 +64,11 @@ static void guess(const char *name, char *meant, size_t meant_bytes)
 
 static int say_unknown(const char *name)
 {
-    char meant[PATH_MAX];
+    char meant[PATH_MAX], question[MS_MEANT_BYTES];
 
     guess(name, meant, sizeof(meant));
-    ms_complain("memshim: there is no %s '%s'%s%s%s (memshim help lists them)",
-                name[0] == '-' ? "option" : "command", name, meant[0] ? "; did you mean '" : "",
-                meant, meant[0] ? "'?" : "");
+    ms_complain("memshim: there is no %s '%s'%s; memshim help lists them",
+                name[0] == '-' ? "option" : "command", name, ms_did_you_mean(meant, question));
     return MS_CLI_WRONG_CALL;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/nearest.h"
 #include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/print.h"
@@ -77,16 +78,15 @@ static int find_subject(enum ms_cli_command_id asker, int argc, char **argv,
     static const struct ms_cli_reader reader = {.operand = take_subject};
     struct subject subject = {.asker = asker};
     const int status = ms_cli_parse(asker, argc, argv, &reader, &subject);
-    const char *meant;
+    char question[MS_MEANT_BYTES];
 
     *found = subject.word ? ms_cli_command_find(subject.word) : MS_CLI_COMMANDS;
     if (status >= 0 || !subject.word ||
         (*found != MS_CLI_COMMANDS && !ms_cli_commands[*found].hidden)) {
         return status;
     }
-    meant = ms_cli_nearest_command(subject.word);
-    return ms_cli_wrong(asker, "there is no command '%s'%s%s%s", subject.word,
-                        meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
+    return ms_cli_wrong(asker, "there is no command '%s'%s", subject.word,
+                        ms_did_you_mean(ms_cli_nearest_command(subject.word), question));
 }
 
 int ms_cli_help(int argc, char **argv)

@@ -67,13 +67,12 @@ static void warn_unknown(const char *variable, ms_options_warn_t warn, void *ctx
         }
     }
     char name[MS_OPTION_VALUE_CHARACTERS + 1], sentence[2 * MS_OPTION_VALUE_CHARACTERS + 128];
+    char question[MS_MEANT_BYTES];
     (void)snprintf(name, sizeof(name), "%.*s", (int)length, variable);
-    const char *meant = nearest_name(name + PREFIX_CHARACTERS);
     (void)snprintf(
         sentence, sizeof(sentence),
-        "%s is not an option of memshim and has no effect%s%s%s (`memshim options` lists all)",
-        name, meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
-        meant != NULL ? "?" : "");
+        "%s is not an option of memshim and has no effect%.96s; `memshim options` lists all", name,
+        ms_did_you_mean(nearest_name(name + PREFIX_CHARACTERS), question));
     warn(ctx, sentence);
 }
 
@@ -89,12 +88,12 @@ static void parse_one(const struct option *option, const char *value, struct ms_
         return;
     }
     char sentence[2 * MS_OPTION_VALUE_CHARACTERS + 128], meant[MS_OPTION_MEANT_BYTES];
+    char question[MS_MEANT_BYTES];
     ms_options_meant(value, option->allowed, meant);
-    (void)snprintf(sentence, sizeof(sentence), "%s=%.*s is not usable: it takes %s%s%s%s; %s%s",
-                   option->name, MS_OPTION_VALUE_CHARACTERS, value, option->allowed,
-                   meant[0] != '\0' ? " (did you mean " : "", meant, meant[0] != '\0' ? "?)" : "",
-                   option->fallback[0] != '\0' ? "the default stays: " : "it stays unset",
-                   option->fallback);
+    (void)snprintf(
+        sentence, sizeof(sentence), "%s=%.*s is not usable: it takes %s%.64s; %s%s", option->name,
+        MS_OPTION_VALUE_CHARACTERS, value, option->allowed, ms_did_you_mean(meant, question),
+        option->fallback[0] != '\0' ? "the default stays: " : "it stays unset", option->fallback);
     warn(ctx, sentence);
 }
 

@@ -31,16 +31,16 @@ bool ms_options_switched_off(char *const *environment)
 void ms_options_check_switch(const char *variable, ms_options_warn_t warn, void *ctx)
 {
     const char *value = switch_value(variable);
-    char sentence[256], meant[MS_OPTION_MEANT_BYTES];
+    char sentence[256], meant[MS_OPTION_MEANT_BYTES], question[MS_MEANT_BYTES];
     if (value == NULL || value[0] == '\0' || strcmp(value, "on") == 0 ||
         strcmp(value, "off") == 0) {
         return;
     }
     ms_options_meant(value, "on or off", meant);
-    (void)snprintf(
-        sentence, sizeof(sentence),
-        MS_OPTIONS_SWITCH "=%.128s is not usable: it takes on or off%s%s%s; memshim stays on",
-        value, meant[0] != '\0' ? " (did you mean " : "", meant, meant[0] != '\0' ? "?)" : "");
+    (void)snprintf(sentence, sizeof(sentence),
+                   MS_OPTIONS_SWITCH
+                   "=%.128s is not usable: it takes on or off%.64s; memshim stays on",
+                   value, ms_did_you_mean(meant, question));
     warn(ctx, sentence);
 }
 

@@ -116,7 +116,7 @@ class Run(ProcessTest):
         self.assertEqual(list(self.folder.iterdir()), [])
         said = run(job, shim=True, cwd=self.folder, MEMSHIM="of", MEMSHIM_TRACE="off").check()
         self.assertIn("MEMSHIM=of is not usable", said.stderr)
-        self.assertIn("(did you mean off?); memshim stays on", said.stderr)
+        self.assertIn("(did you mean 'off'?); memshim stays on", said.stderr)
 
     def test_the_switch_is_named_where_nothing_can_run(self) -> None:
         alone = self.folder / "bin" / "memshim"

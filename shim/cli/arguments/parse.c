@@ -2,6 +2,7 @@
 /* The one parser of arguments: passes a command's rows to getopt_long, and what that finds to the
  * command. */
 #include "shim/cli/arguments/parse.h"
+#include "allocator/base/nearest.h"
 
 #include <getopt.h>
 #include <stdarg.h>
@@ -82,8 +83,8 @@ static const struct ms_cli_option *row_of(const struct spelled *spelled,
 static int say_unknown(enum ms_cli_command_id command, const char *word)
 {
     char letter[] = {'-', (char)optopt, '\0'};
-    char name[256];
-    const char *meant;
+    char name[256], question[MS_MEANT_BYTES];
+    const char *why;
 
     if (strncmp(word, "--", 2) != 0) {
         return ms_cli_wrong(command, "there is no option '%s'", optopt ? letter : word);
@@ -92,13 +93,14 @@ static int say_unknown(enum ms_cli_command_id command, const char *word)
     if (optopt >= HELP) {
         return ms_cli_wrong(command, "there is no option '%s': it takes no value", word);
     }
-    meant = ms_cli_why_absent(command, name);
-    if (meant) {
-        return ms_cli_wrong(command, "there is no option '%s': %s", word, meant);
+    why = ms_cli_why_absent(command, name);
+    if (why) {
+        return ms_cli_wrong(command, "there is no option '%s': %s", word, why);
     }
-    meant = ms_cli_nearest_option(command, name);
-    return ms_cli_wrong(command, "there is no option '%s'%s%s%s", word,
-                        meant ? "; did you mean '--" : "", meant ? meant : "", meant ? "'?" : "");
+    why = ms_cli_nearest_option(command, name);
+    (void)snprintf(name, sizeof(name), "--%s", why ? why : "");
+    return ms_cli_wrong(command, "there is no option '%s'%s", word,
+                        ms_did_you_mean(why ? name : NULL, question));
 }
 
 /* typed: the letter that the user typed, or what getopt_long returns for a name. */
@@ -108,6 +110,7 @@ static int say_unusable(const struct ms_cli_option *option, int typed, const cha
     const bool is_letter = typed < FIRST_LONG;
     struct ms_buffer wants = {0};
     char word[MS_CLI_NAME_BYTES], other[MS_OPTION_MEANT_BYTES] = "";
+    char question[MS_MEANT_BYTES];
     const char *meant = other;
 
     if (value && ms_cli_nearest_choice(option, value, word)) {
@@ -117,12 +120,11 @@ static int say_unusable(const struct ms_cli_option *option, int typed, const cha
     }
     ms_cli_add_wants(option, &wants);
     ms_buffer_append(&wants, "", 1);
-    (void)ms_cli_wrong(option->command, "%s%s%s%s%s is %s, not '%s'%s%s%s%s",
-                       is_letter ? letter : "--", is_letter ? "" : option->name,
-                       option->variable ? " (" : "", option->variable ? option->variable : "",
-                       option->variable ? ")" : "", wants.at ? wants.at : "a value",
-                       value ? value : "", value ? "" : ": nothing follows it",
-                       meant[0] ? "; did you mean '" : "", meant, meant[0] ? "'?" : "");
+    (void)ms_cli_wrong(option->command, "%s%s%s%s%s is %s, not '%s'%s%s", is_letter ? letter : "--",
+                       is_letter ? "" : option->name, option->variable ? " (" : "",
+                       option->variable ? option->variable : "", option->variable ? ")" : "",
+                       wants.at ? wants.at : "a value", value ? value : "",
+                       value ? "" : ": nothing follows it", ms_did_you_mean(meant, question));
     ms_buffer_free(&wants);
     return MS_CLI_WRONG_CALL;
 }

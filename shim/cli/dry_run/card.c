@@ -103,7 +103,7 @@ static const char *nearest_card(const char *text)
 static void say_cards(const char *text)
 {
     struct ms_buffer names = {0};
-    char size[MS_OPTION_MEANT_BYTES];
+    char size[MS_OPTION_MEANT_BYTES], question[MS_MEANT_BYTES];
     const char *meant = size;
 
     ms_options_meant(text, "a size", size);
@@ -115,10 +115,9 @@ static void say_cards(const char *text)
         ms_buffer_format(&names, "%s%s", i ? ", " : "", ms_card_at(i)->id);
     }
     ms_buffer_append(&names, "", 1);
-    complain("--gpu is a card, a size as in 80GiB, or a file that describes one, not '%s'%s%s%s "
-             "(cards: %s)",
-             text, meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "",
-             names.failed ? "" : names.at);
+    complain("--gpu is a card, a size as in 80GiB, or a file that describes one, not '%s'%s; "
+             "cards: %s",
+             text, ms_did_you_mean(meant, question), names.failed ? "" : names.at);
     ms_buffer_free(&names);
 }
 

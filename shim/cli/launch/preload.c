@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sets the environment of a command that runs under memshim. */
 #include "shim/cli/launch/preload.h"
+#include "allocator/base/nearest.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -92,8 +93,9 @@ int ms_cannot_run(const char *command, const char *program, int error)
                          : script                       ? "python "
                          : strchr(program, '/') == NULL ? "./"
                                                         : NULL;
-    ms_complain("memshim %s: cannot run '%s': %s%s%s%s%s", command, program, strerror(error),
-                before ? "; did you mean '" : "", before ? before : "", before ? program : "",
-                before ? "'?" : "");
+    char meant[PATH_MAX], question[MS_MEANT_BYTES];
+    (void)snprintf(meant, sizeof(meant), "%s%s", before ? before : "", before ? program : "");
+    ms_complain("memshim %s: cannot run '%s': %s%s", command, program, strerror(error),
+                ms_did_you_mean(meant, question));
     return error == ENOENT ? 127 : 126;
 }

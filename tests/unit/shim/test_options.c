@@ -183,7 +183,7 @@ Test(options, misspelt_words)
         char guess[64] = "did you mean";
         struct said said = parse(cases[i].variable, &options);
         if (cases[i].meant != NULL) {
-            (void)snprintf(guess, sizeof(guess), "(did you mean %s?)", cases[i].meant);
+            (void)snprintf(guess, sizeof(guess), "(did you mean '%s'?)", cases[i].meant);
         }
         cr_assert_eq(strstr(said.last, guess) != NULL, cases[i].meant != NULL, "%s: %s",
                      cases[i].variable, said.last);
@@ -196,9 +196,9 @@ Test(options, unknown_names)
     struct said said = parse("MEMSHIM_FRACTOIN=0.5", &options);
     cr_assert_eq(said.count, 1);
     cr_assert(strstr(said.last, "MEMSHIM_FRACTOIN") != NULL);
-    cr_assert(strstr(said.last, "did you mean MEMSHIM_FRACTION?") != NULL, "%s", said.last);
+    cr_assert(strstr(said.last, "did you mean 'MEMSHIM_FRACTION'?") != NULL, "%s", said.last);
     said = parse("MEMSHIM_LOGS=warn", &options);
-    cr_assert(strstr(said.last, "did you mean MEMSHIM_LOG?") != NULL, "%s", said.last);
+    cr_assert(strstr(said.last, "did you mean 'MEMSHIM_LOG'?") != NULL, "%s", said.last);
     said = parse("MEMSHIM_FROBNICATE=1", &options);
     cr_assert_eq(said.count, 1);
     cr_assert(strstr(said.last, "did you mean") == NULL, "%s", said.last);
