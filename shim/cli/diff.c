@@ -38,7 +38,7 @@ static int take_side(void *ctx, const char *word)
     char why[WHY_BYTES] = "";
 
     if (call->sides == MS_DIFF_SIDES) {
-        return ms_cli_wrong(MS_CLI_DIFF, "it compares two, there is a third: '%s'", word);
+        return ms_cli_wrong(MS_CLI_DIFF, "it compares two, and '%s' is a third", word);
     }
 
     struct ms_diff_side *side = &call->diff.sides[call->sides];
@@ -53,7 +53,7 @@ static int take_side(void *ctx, const char *word)
     path[length] = '\0';
     side->path = word;
     if (!whole && !ms_moment_parse(at + 1, &side->moment)) {
-        return ms_cli_wrong(MS_CLI_DIFF, "behind the @ belongs " MS_MOMENT_WORDS ", not '%s'",
+        return ms_cli_wrong(MS_CLI_DIFF, "after the @ comes one of " MS_MOMENT_WORDS ", not '%s'",
                             at + 1);
     }
     if (!ms_traces_find(path, &call->traces[call->sides], why, sizeof(why))) {
@@ -98,7 +98,7 @@ static int parse(int argc, char **argv, struct call *call)
         if (ms_traces_count(&call->traces[i]) > 1) {
             return ms_cli_wrong(
                 MS_CLI_DIFF,
-                "--predict is of one process each; name the folder of one rank in '%s'",
+                "--predict compares one process with one; name the folder of one rank in '%s'",
                 call->diff.sides[i].path);
         }
     }
@@ -133,7 +133,8 @@ static bool find_since(const struct call *call, const struct ms_model *model,
             return false;
         }
         if (since_ns[i] > until_ns) {
-            (void)snprintf(why, why_bytes, "of two moments of one run the earlier comes first: %s",
+            (void)snprintf(why, why_bytes,
+                           "the moments are of one run: name the earlier one first, not %s",
                            call->diff.sides[MS_DIFF_A].path);
             return false;
         }
@@ -193,7 +194,7 @@ int ms_cli_diff(int argc, char **argv)
     int status;
 
     if (!call) {
-        ms_complain("memshim diff: no memory");
+        ms_complain("memshim diff: out of memory");
         return 1;
     }
     status = parse(argc, argv, call);

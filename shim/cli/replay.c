@@ -124,7 +124,7 @@ static int take_trace(void *ctx, const char *word)
     struct call *call = ctx;
 
     if (call->trace) {
-        return ms_cli_wrong(MS_CLI_REPLAY, "there is one trace too many: '%s'", word);
+        return ms_cli_wrong(MS_CLI_REPLAY, "it replays one trace, and '%s' is a second", word);
     }
     call->trace = word;
     return -1;
@@ -143,7 +143,7 @@ static int parse(int argc, char **argv, struct call *call)
         return ms_cli_wrong(MS_CLI_REPLAY, "a trace is missing: memshim replay TRACE");
     }
     if ((call->cap_bytes > 0) + (call->fraction > 0) + call->min_cap > 1) {
-        return ms_cli_wrong(MS_CLI_REPLAY, "only one can be given of --cap, --fraction, --min-cap");
+        return ms_cli_wrong(MS_CLI_REPLAY, "give only one of --cap, --fraction and --min-cap");
     }
     return -1;
 }
@@ -173,9 +173,8 @@ static bool read_trace(const struct call *call, struct ms_recording *recording, 
     bool read = ms_traces_find(call->trace, &traces, why, WHY_BYTES);
 
     if (read && ms_traces_count(&traces) > 1) {
-        (void)snprintf(why, WHY_BYTES,
-                       "%s: %zu processes have their traces there; name one, as in %s", call->trace,
-                       ms_traces_count(&traces), ms_traces_at(&traces, 0));
+        (void)snprintf(why, WHY_BYTES, "%s has the traces of %zu processes; name one, such as %s",
+                       call->trace, ms_traces_count(&traces), ms_traces_at(&traces, 0));
         read = false;
     }
     if (read) {
@@ -212,7 +211,7 @@ static bool set_sizes(const struct call *call, const struct ms_recording *record
     if (call->fraction > 0) {
         if (!device_bytes) {
             ms_complain("memshim replay: --fraction needs --device-memory: the recording "
-                        "does not tell the device's size");
+                        "does not say the device's size");
             return false;
         }
         config->cap_bytes = (uint64_t)(call->fraction * (double)device_bytes);
@@ -262,7 +261,7 @@ static int replay(const struct call *call, const struct ms_recording *recording,
         ms_replay_run(recording, &config, &result);
     }
     if (result.host_memory) {
-        ms_complain("memshim replay: this machine has no memory for it");
+        ms_complain("memshim replay: this machine does not have enough memory for the replay");
         return 1;
     }
     (call->json ? ms_replay_json : ms_replay_text)(&answer, &out);

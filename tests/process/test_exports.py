@@ -394,7 +394,7 @@ class Diff(ExportsTest):
             ((folder, folder, folder), 2, "a third"),
             ((folder, f"{folder}@noon"), 2, "noon"),
             ((folder, f"{folder}/none"), 1, "none"),
-            ((f"{folder}@end", f"{folder}@step:2"), 1, "the earlier comes first"),
+            ((f"{folder}@end", f"{folder}@step:2"), 1, "name the earlier one first"),
             ((folder, folder, "--predict", "batch=8"), 2, "batch=8"),
             ((folder, folder, "--predict", "batch=8,8"), 2, "batch=8,8"),
             ((folder, str(self.run_folder), "--predict=batch=8,16"), 2, "one rank"),

@@ -172,7 +172,7 @@ class Replay(ProcessTest):
         path = self.write(OUTER)
         for arguments, expected in (
             ((), "a trace is missing"),
-            ((path, path), "one trace too many"),
+            ((path, path), "is a second"),
             ((path, "--speed"), "there is no option '--speed'"),
             ((path, "--json=yes"), "there is no option '--json=yes'"),
             ((path, "--cap", "much"), "--cap is a size of 1 MiB or more as in 20GiB, not 'much'"),
@@ -183,7 +183,7 @@ class Replay(ProcessTest):
             ((path, "--mode", "fast"), "--mode is native or tensor, not 'fast'"),
             ((path, "--lag", "-1"), "--lag is a number"),
             ((path, "--device", "64"), "--device is a device's number"),
-            ((path, "--cap", "1GiB", "--min-cap"), "only one can be given"),
+            ((path, "--cap", "1GiB", "--min-cap"), "give only one"),
             ((path, "--fraction", "0.5"), "--fraction needs --device-memory"),
         ):
             with self.subTest(arguments=arguments):

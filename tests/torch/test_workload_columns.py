@@ -584,7 +584,7 @@ class Bounded(unittest.TestCase):
             [harness.CLI, "diff", early, bounded.folders[0]], capture_output=True, text=True
         )
         self.assertEqual(said.returncode, 1, said.stdout)
-        self.assertIn("the records of that moment are gone", said.stderr)
+        self.assertIn("the records of that moment were overwritten", said.stderr)
 
 
 # Four of every five blocks die again; each segment of 20 MiB keeps the fifth.

@@ -167,13 +167,13 @@ static bool add_moment(struct adding *adding, char *why, size_t why_bytes)
     bool good = ms_instant_begin(&adding->instant);
 
     if (!good) {
-        (void)snprintf(why, why_bytes, "%s: no memory to read it", adding->model->path);
+        (void)snprintf(why, why_bytes, "%s: out of memory while reading it", adding->model->path);
     } else {
         good = ms_events_visit(adding->model->path, &visitor, why, why_bytes);
     }
     for (int i = 0; i < MS_DEVICE_COUNT && good; i++) {
         if (adding->gone[i]) {
-            (void)snprintf(why, why_bytes, "%s: the records of that moment are gone",
+            (void)snprintf(why, why_bytes, "%s: the records of that moment were overwritten",
                            adding->model->path);
             good = false;
         }

@@ -37,7 +37,8 @@ static void add_side(const struct ms_diff *diff, enum ms_diff_side_name name, st
                      ms_moment_text(&side->moment, side->time_ns, moment, sizeof(moment)),
                      ms_bytes_text(side->live_bytes, live, sizeof(live)));
     if (side->incomplete) {
-        ms_buffer_add(out, "     older records are gone: what was born in them has no call site\n");
+        ms_buffer_add(out, "     its oldest records were overwritten: what was allocated in them "
+                           "has no call site\n");
     }
 }
 
@@ -60,10 +61,10 @@ static void add_answer(const struct ms_diff *diff, struct ms_buffer *out)
         sites += row->born_bytes > 0;
     }
     if (diff->between) {
-        ms_buffer_format(out, "Born between them and still there: %s, of %zu call sites.\n",
+        ms_buffer_format(out, "Allocated between the two and still live: %s, by %zu call sites.\n",
                          ms_bytes_text(born, all, sizeof(all)), sites);
     }
-    ms_buffer_format(out, "B holds %s %s than A: %s more of %zu call sites, %s less of %zu.\n",
+    ms_buffer_format(out, "B holds %s %s than A: %s more at %zu call sites, %s less at %zu.\n",
                      ms_bytes_text(a > b ? a - b : b - a, all, sizeof(all)),
                      a > b ? "less" : "more", ms_bytes_text(more, up, sizeof(up)), rising,
                      ms_bytes_text(less, down, sizeof(down)), falling);
@@ -120,14 +121,15 @@ static void add_rows(const struct ms_diff *diff, struct ms_buffer *out)
         }
         if (shown++ == 0) {
             ms_buffer_format(out, "\n  %11s  %11s  %12s%s  %-16s  call site, by its whole stack\n",
-                             "A", "B", "change", diff->between ? "         born  blocks" : "",
+                             "A", "B", "change", diff->between ? "    allocated  blocks" : "",
                              "kind");
         }
         add_row(diff, row, out);
     }
     if (left > 0) {
-        ms_buffer_format(out, "  and %zu more with a smaller difference (--format json has all)\n",
-                         left);
+        ms_buffer_format(
+            out, "  and %zu more call sites with a smaller difference (--format json lists all)\n",
+            left);
     }
 }
 
@@ -146,7 +148,8 @@ static void add_elsewhere(const struct ms_diff *diff, struct ms_buffer *out)
             continue;
         }
         if (shown++ == 0) {
-            ms_buffer_add(out, "\nLive at neither peak: the most that each ever held\n");
+            ms_buffer_add(
+                out, "\nNot live at either peak: the most that each call site held at any time\n");
         }
         add_change(most[MS_DIFF_A], most[MS_DIFF_B], change, sizeof(change));
         ms_buffer_format(out, "  %11s  %11s  %12s  %-16s  ",
@@ -231,16 +234,18 @@ static void add_fit(const struct ms_prediction *prediction, struct ms_buffer *ou
     number_text(prediction->fits, prediction->whole, low, sizeof(low));
     number_text(prediction->fits_at_most, prediction->whole, high, sizeof(high));
     if (prediction->cap_bytes == 0) {
-        ms_buffer_add(out, "  What fits is not known: the run has no cap and no device's size.\n");
+        ms_buffer_add(out, "  What fits is unknown: the run has no cap, and its trace does not say "
+                           "the device's size.\n");
     } else if (prediction->fits_all) {
         ms_buffer_format(out, "  Everything up to %s %s fits in %s.\n", prediction->name, low, cap);
     } else if (prediction->fits_at_most <= 0) {
         ms_buffer_format(out, "  Nothing fits in %s.\n", cap);
     } else if (prediction->fits == prediction->fits_at_most) {
-        ms_buffer_format(out, "  %s %s fits in %s, and no more (~).\n", prediction->name, low, cap);
+        ms_buffer_format(out, "  %s %s fits in %s, and nothing larger does (estimate).\n",
+                         prediction->name, low, cap);
     } else {
-        ms_buffer_format(out, "  %s %s fits in %s; up to %s may (~).\n", prediction->name, low, cap,
-                         high);
+        ms_buffer_format(out, "  %s %s fits in %s, and up to %s may fit (estimate).\n",
+                         prediction->name, low, cap, high);
     }
 }
 
@@ -250,11 +255,12 @@ static void add_failure(const struct ms_prediction *prediction, struct ms_buffer
     const double *x = prediction->x;
     const double smaller = x[MS_DIFF_A] < x[MS_DIFF_B] ? x[MS_DIFF_A] : x[MS_DIFF_B];
 
-    ms_buffer_format(out,
-                     "\nNothing is predicted by %s: the run with the smaller one would have held "
-                     "%s, and held %s. More than that differs between the two.\n",
-                     prediction->name, MS_BYTES((uint64_t)ms_prediction_high(prediction, smaller)),
-                     MS_BYTES(prediction->smaller_bytes));
+    ms_buffer_format(
+        out,
+        "\nNo prediction for %s: judged by the larger run, the smaller one should have held "
+        "%s, and it held %s. Something else differs between the two runs.\n",
+        prediction->name, MS_BYTES((uint64_t)ms_prediction_high(prediction, smaller)),
+        MS_BYTES(prediction->smaller_bytes));
 }
 
 static void add_prediction(const struct ms_prediction *prediction, struct ms_buffer *out)
@@ -265,7 +271,7 @@ static void add_prediction(const struct ms_prediction *prediction, struct ms_buf
         add_failure(prediction, out);
         return;
     }
-    ms_buffer_format(out, "\nPredicted by %s, from two runs (~):\n", prediction->name);
+    ms_buffer_format(out, "\nPrediction for %s, from two runs (estimates):\n", prediction->name);
     for (size_t i = 0; i < MS_PREDICTED; i++) {
         const uint64_t least = (uint64_t)ms_prediction_low(prediction, prediction->at[i]);
         const uint64_t most = (uint64_t)ms_prediction_high(prediction, prediction->at[i]);

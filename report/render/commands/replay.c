@@ -35,7 +35,7 @@ static const char *status_text(ms_status_t status, char *text, size_t text_bytes
     case MS_ERR_NO_MEMORY:
         return "out of memory";
     case MS_ERR_INVALID:
-        return "the pool calls it invalid";
+        return "invalid for the pool";
     case MS_ERR_NOT_SUPPORTED:
         return "not supported";
     default:
@@ -113,7 +113,8 @@ static void add_head(const struct ms_replay_answer *answer, struct ms_buffer *ou
         ms_buffer_add(out, "\n");
     } else {
         ms_buffer_format(out, "completed with a cap of %s%s\n", cap,
-                         answer->result->peak_host_backed_bytes ? ", partly on the host" : "");
+                         answer->result->peak_host_backed_bytes ? ", with some memory on the host"
+                                                                : "");
     }
 }
 
@@ -123,12 +124,12 @@ static void add_refused(const struct ms_replay_answer *answer, struct ms_buffer 
     const struct ms_replay_result *result = answer->result;
 
     if (recording->fatal > 0) {
-        add_bytes(out, "with the last request", recording->peak_wanted_bytes);
+        add_bytes(out, "with the failed request", recording->peak_wanted_bytes);
     }
     if (recording->refused + recording->fatal > 0) {
-        ms_buffer_format(out, "  %-22s %12" PRIu64 "   would be served, of %" PRIu64 " tried%s\n",
+        ms_buffer_format(out, "  %-22s %12" PRIu64 "   of %" PRIu64 " would be served here%s\n",
                          "refused requests", result->refused_served, result->refused,
-                         recording->fatal > 0 ? "; the run ended of the last" : "");
+                         recording->fatal > 0 ? "; the last one ended the run" : "");
     }
 }
 
@@ -145,14 +146,14 @@ static void add_sizes(const struct ms_replay_answer *answer, struct ms_buffer *o
                             ratio_text, sizeof(ratio_text)),
             answer->replays);
     } else if (answer->searched) {
-        ms_buffer_add(out, "  there is no cap with which it completes\n");
+        ms_buffer_add(out, "  it does not complete with any cap\n");
     }
     add_bytes(out, "peak live", answer->recording->peak_live_bytes);
     add_refused(answer, out);
     add_bytes(out, "peak reserved", result->peak_reserved_bytes);
     add_bytes(out, "peak charged", result->peak_charged_bytes);
     if (result->peak_host_backed_bytes) {
-        add_bytes(out, "peak on the host", result->peak_host_backed_bytes);
+        add_bytes(out, "peak in host memory", result->peak_host_backed_bytes);
     }
 }
 
@@ -161,7 +162,7 @@ static void add_rate(struct ms_buffer *out, const char *name, uint64_t calls, ui
 {
     char call_text[MS_UNIT_TEXT_BYTES], move_text[MS_UNIT_TEXT_BYTES];
 
-    ms_buffer_format(out, "  %-22s %12s driver calls, %s moves\n", name,
+    ms_buffer_format(out, "  %-22s %12s driver calls, %s chunk moves\n", name,
                      ms_decimal_text(ratio(calls, (uint64_t)units), call_text, sizeof(call_text)),
                      ms_decimal_text(ratio(moves, (uint64_t)units), move_text, sizeof(move_text)));
 }
@@ -178,25 +179,25 @@ static void add_calls(const struct ms_replay_answer *answer, struct ms_buffer *o
             ms_buffer_format(out, " %s %" PRIu64, ms_replay_call_names[call], result->calls[call]);
         }
     }
-    ms_buffer_format(out, "\n  %-22s %12s   (were each call at its 99th percentile: %s)\n",
-                     "their modelled time",
+    ms_buffer_format(out, "\n  %-22s %12s   (%s if each call took its 99th percentile)\n",
+                     "their estimated time",
                      ms_duration_text(result->modelled_ns, median, sizeof(median)),
                      ms_duration_text(result->modelled_p99_ns, p99, sizeof(p99)));
-    ms_buffer_format(out, "  %-22s %12" PRIu64 "   (holes taken %" PRIu64 ", backed %" PRIu64 ")\n",
-                     "chunk moves", result->moves, result->pool.holes_taken,
-                     result->pool.holes_backed);
+    ms_buffer_format(
+        out, "  %-22s %12" PRIu64 "   (out of holes %" PRIu64 ", back into them %" PRIu64 ")\n",
+        "chunk moves", result->moves, result->pool.holes_taken, result->pool.holes_backed);
     if (result->pool.views_made > 0) {
         ms_buffer_format(out, "  %-22s %12" PRIu64 "   (%" PRIu64 " at the end)\n", "views made",
                          result->pool.views_made, result->pool.views);
     }
     if (has_steps(result)) {
-        add_rate(out, "a step after the 2nd", result->calls_after_second_step,
+        add_rate(out, "per step, after the 2nd", result->calls_after_second_step,
                  result->moves_after_second_step, (int64_t)result->steps - 2);
     }
-    add_rate(out, "1,000 operations", result->driver_calls * 1000, result->moves * 1000,
+    add_rate(out, "per 1,000 operations", result->driver_calls * 1000, result->moves * 1000,
              (int64_t)(result->operations ? result->operations : 1));
     if (result->pool_operations > 0) {
-        ms_buffer_format(out, "  %-22s %9" PRIu64 " ns an operation, the dry device included\n",
+        ms_buffer_format(out, "  %-22s %9" PRIu64 " ns per operation, with the dry device\n",
                          "pool time", result->pool_ns / result->pool_operations);
     }
 }
@@ -214,18 +215,18 @@ static void add_warm(const struct ms_replay_moved *warm, struct ms_buffer *out)
     if (warm->steps == 0) {
         return;
     }
-    add_bytes(out, "moved a step, warm", moved_bytes(warm) / warm->steps);
-    ms_buffer_format(out, "  %-22s %12s   down, %s up, %s used on the host\n", "",
+    add_bytes(out, "moved per step", moved_bytes(warm) / warm->steps);
+    ms_buffer_format(out, "  %-22s %12s   to the host, %s back, %s used on the host\n", "",
                      ms_bytes_text(warm->down_bytes / warm->steps, down, sizeof(down)),
                      ms_bytes_text(warm->up_bytes / warm->steps, up, sizeof(up)),
                      ms_bytes_text(warm->used_bytes / warm->steps, used, sizeof(used)));
-    ms_buffer_format(out, "  %-22s %12s   (%s standstills)\n", "stall a step",
+    ms_buffer_format(out, "  %-22s %12s   (%s standstills)\n", "stall per step",
                      ms_duration_text(warm->stall_ns / warm->steps, stall, sizeof(stall)),
                      ms_decimal_text(ratio(warm->halts, warm->steps), halts, sizeof(halts)));
-    add_bytes(out, "least possible", warm->least_bytes / warm->steps);
+    add_bytes(out, "least that must move", warm->least_bytes / warm->steps);
     if (warm->least_bytes > 0) {
         ms_buffer_format(
-            out, "  %-22s %12s\n", "moved / least possible",
+            out, "  %-22s %12s\n", "moved / least",
             ms_decimal_text(ratio(moved_bytes(warm), warm->least_bytes), times, sizeof(times)));
     }
 }
@@ -246,7 +247,7 @@ static void add_spill(const struct ms_replay_answer *answer, struct ms_buffer *o
     if (spill->thrashed_bytes > 0) {
         add_bytes(out, "thrashed", spill->thrashed_bytes);
     }
-    ms_buffer_format(out, "  %-22s %12s   (%" PRIu64 " standstills)\n", "modelled stall",
+    ms_buffer_format(out, "  %-22s %12s   (%" PRIu64 " standstills)\n", "estimated stall",
                      ms_duration_text(spill->stall_ns, stall, sizeof(stall)), spill->halts);
     add_warm(&result->warm, out);
 }
@@ -258,22 +259,23 @@ static void add_warnings(const struct ms_replay_answer *answer, struct ms_buffer
 
     if (recording->left_out > 0) {
         ms_buffer_format(out,
-                         "  %" PRIu64 " operations were left out: they are of blocks and tensors "
-                         "whose beginning is not in the recording\n",
+                         "  %" PRIu64 " operations were left out: the recording does not have the "
+                         "allocation of their block or tensor\n",
                          recording->left_out);
     }
     if (recording->recycled_events + recording->damaged_windows > 0) {
         ms_buffer_format(out,
-                         "  the recording is not whole: %" PRIu64
-                         " early events were recycled, %" PRIu64 " parts are damaged\n",
+                         "  the recording is incomplete: %" PRIu64
+                         " early events were overwritten, %" PRIu64 " parts are damaged\n",
                          recording->recycled_events, recording->damaged_windows);
     }
     if (result->invalid_reports > 0) {
-        ms_buffer_format(out, "  %" PRIu64 " births or deaths made no sense to the pool\n",
-                         result->invalid_reports);
+        ms_buffer_format(
+            out, "  %" PRIu64 " tensors were reported where the pool has no memory for them\n",
+            result->invalid_reports);
     }
     if (result->violation[0]) {
-        ms_buffer_add(out, "  A FAULT OF THE POOL: ");
+        ms_buffer_add(out, "  A BUG IN THE POOL: ");
         ms_buffer_add_plain(out, result->violation);
         ms_buffer_add(out, "\n");
     }

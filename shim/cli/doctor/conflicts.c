@@ -116,30 +116,31 @@ static const struct row rows[] = {
      {"libjemalloc", "libtcmalloc", "libmimalloc"},
      {NULL},
      NULL,
-     "it serves host memory, which memshim leaves to it; both may stay",
-     "where a program does not start with both, try it without this one first"},
+     "it allocates host memory, which memshim does not touch; both can be used together",
+     "if a program does not start with both, try it without this one first"},
     /* NVIDIA, Multi-Process Service: memory protection and error containment. */
     {"MPS",
      {NULL},
      {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
       "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"},
      find_mps,
-     "clients of one server share the device, and a fault of one may end all of them",
-     "give each client a MEMSHIM_FRACTION, so that they fit together"},
+     "clients of one server share the device, and a fault in one of them may end all",
+     "set a MEMSHIM_FRACTION for each client, so that together they fit"},
     /* NVIDIA, Multi-Instance GPU User Guide: CUDA device enumeration. */
     {"MIG",
      {NULL},
      {NULL},
      find_mig,
-     "the device is a part of a GPU: fractions are of that part, and a process sees one part only",
-     "size MEMSHIM_FRACTION and MEMSHIM_LIMIT by the part"},
+     "the device is one part of a GPU: fractions count for that part, and a process sees one part "
+     "only",
+     "choose MEMSHIM_FRACTION and MEMSHIM_LIMIT for the size of that part"},
     /* NVIDIA, Virtual GPU Software User Guide: unified memory is off unless enable_uvm is set. */
     {"vGPU",
      {NULL},
      {NULL},
      find_vgpu,
      "the device is a virtual one, where unified memory is off by default: spilling may not work",
-     "have the host set the vGPU's enable_uvm, or use a passed-through device"},
+     "set enable_uvm for the vGPU on the host, or use a passed-through device"},
     /* NVIDIA, CUDA on WSL User Guide: known limitations. */
     {"WSL",
      {NULL},
@@ -155,13 +156,13 @@ static const struct row rows[] = {
      NULL,
      "it patches or replays kernels and takes device memory of its own; memory that memshim "
      "serves is one large allocation to it",
-     "look for errors of addresses with MEMSHIM=off, where every allocation is the driver's"},
+     "use MEMSHIM=off to look for invalid addresses: every allocation then comes from the driver"},
     /* NVIDIA, CUDA-GDB: environment variables. */
     {"cuda-gdb or another debugger",
      {NULL},
      {"CUDA_DEBUGGER_SOFTWARE_PREEMPTION", "CUDA_DEVICE_WAITS_ON_EXCEPTION"},
      find_tracer,
-     "a stopped kernel lets no queued work complete, so that waits for memory run out",
+     "while a kernel is stopped no queued work completes, so waits for memory time out",
      "raise MEMSHIM_WAIT_MS, or debug with MEMSHIM=off"},
     /* NVIDIA, Nsight Systems; NVTX 3, nvtxInit.h: one injection is loaded at most. */
     {"an injected profiler",
@@ -170,7 +171,7 @@ static const struct row rows[] = {
      NULL,
      "a profiler such as Nsight Systems is loaded into the program; NVTX ranges go to one listener "
      "alone",
-     "where steps or tags are missing in the report, run without the profiler, or call "
+     "if steps or tags are missing in the report, run without the profiler, or call "
      "memshim_step"},
 };
 

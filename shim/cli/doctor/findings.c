@@ -47,8 +47,8 @@ static void find_driver(const struct ms_doctor_facts *facts, struct ms_doctor_fi
     switch (facts->load) {
     case MS_CLI_NO_LIBRARY:
         say(out, "driver", -1, MS_DOCTOR_MISSING,
-            "install NVIDIA's driver, or give the container its devices",
-            "there is no driver: libcuda.so.1 cannot be loaded");
+            "install NVIDIA's driver, or start the container with access to the GPUs",
+            "no driver was found: libcuda.so.1 cannot be loaded");
         return;
     case MS_CLI_TOO_OLD:
         say(out, "driver", -1, MS_DOCTOR_MISSING, "install a driver for CUDA 11 or later",
@@ -56,23 +56,23 @@ static void find_driver(const struct ms_doctor_facts *facts, struct ms_doctor_fi
         return;
     case MS_CLI_NO_INIT:
         say(out, "driver", -1, MS_DOCTOR_MISSING,
-            "see what nvidia-smi says, and whether CUDA_VISIBLE_DEVICES names a device",
-            "the driver does not start: %s (%d)",
+            "check the output of nvidia-smi, and whether CUDA_VISIBLE_DEVICES names a device",
+            "the driver could not be initialized: %s (%d)",
             facts->init_name[0] != '\0' ? facts->init_name : "cuInit failed", facts->init_result);
         return;
     case MS_CLI_LOADED:
         break;
     default:
-        say(out, "driver", -1, MS_DOCTOR_MISSING, "see what nvidia-smi says",
-            "the driver did not answer: the process that asked it died or hung");
+        say(out, "driver", -1, MS_DOCTOR_MISSING, "check the output of nvidia-smi",
+            "the driver did not answer: the process that called it crashed or hung");
         return;
     }
     say(out, "driver", -1, MS_DOCTOR_OK, NULL, "CUDA %d.%d", facts->cuda_version / 1000,
         facts->cuda_version % 1000 / 10);
     if (facts->device_count == 0) {
         say(out, "device", -1, MS_DOCTOR_MISSING,
-            "see what nvidia-smi says, and whether CUDA_VISIBLE_DEVICES names a device",
-            "the driver shows no device");
+            "check the output of nvidia-smi, and whether CUDA_VISIBLE_DEVICES names a device",
+            "the driver reports no device");
     }
 }
 
@@ -81,9 +81,9 @@ static void find_mapping(const struct ms_doctor_device *device, struct ms_doctor
     char granule[24];
     if (!device->mapping || device->granule_bytes == 0) {
         say(out, "mapping", device->ordinal, MS_DOCTOR_LIMITED,
-            "use a bare device, not a virtual one",
+            "use a physical device instead of a virtual one",
             "no virtual memory management: the pool cannot expand, holes are not repaired and "
-            "nothing is spilled; cap and report stay");
+            "nothing is spilled; the cap and the report work");
         return;
     }
     say(out, "mapping", device->ordinal, MS_DOCTOR_OK, NULL,
@@ -93,13 +93,14 @@ static void find_mapping(const struct ms_doctor_device *device, struct ms_doctor
         device->handle_fabric ? " and fabric handles" : "");
     if (device->rdma == MS_DOCTOR_YES) {
         say(out, "gpudirect", device->ordinal, MS_DOCTOR_OK, NULL,
-            "chunks are made for GPUDirect RDMA");
+            "memory from the pool supports GPUDirect RDMA");
     } else {
         say(out, "gpudirect", device->ordinal, MS_DOCTOR_LIMITED, NULL,
             device->rdma_offered
-                ? "the driver offers GPUDirect RDMA of mapped memory, but a test of it failed; "
-                  "chunks are made without"
-                : "no GPUDirect RDMA of mapped memory: network cards cannot reach the pool's");
+                ? "the driver offers GPUDirect RDMA for mapped memory, but a test of it failed; "
+                  "the pool's memory does not support it"
+                : "no GPUDirect RDMA for mapped memory: network cards cannot reach the pool's "
+                  "memory");
     }
 }
 
@@ -113,13 +114,16 @@ static void say_speed(const struct ms_doctor_device *device, struct ms_doctor_fi
     }
     if (device->down_bytes_per_s == 0 || device->up_bytes_per_s == 0) {
         say(out, "spill", device->ordinal, MS_DOCTOR_OK, NULL,
-            "host memory under the same address (%s), proved by a real access; its speed could "
-            "not be measured, for want of memory",
+            "memory can move to the host and keep its address (%s), as a real access has shown; "
+            "its "
+            "speed could not be measured, because memory is short",
             where);
         return;
     }
     say(out, "spill", device->ordinal, MS_DOCTOR_OK, NULL,
-        "host memory under the same address (%s), proved by a real access: %s/s down, %s/s up",
+        "memory can move to the host and keep its address (%s), as a real access has shown: %s/s "
+        "to "
+        "the host, %s/s back",
         where, ms_bytes_text(device->down_bytes_per_s, down, sizeof(down)),
         ms_bytes_text(device->up_bytes_per_s, up, sizeof(up)));
 }
@@ -128,20 +132,20 @@ static void find_spill(const struct ms_doctor_device *device, struct ms_doctor_f
 {
     if (!device->host_offered) {
         say(out, "spill", device->ordinal, MS_DOCTOR_LIMITED,
-            "a driver of CUDA 12.2 or later may offer it",
-            "the driver offers no host memory under the addresses of blocks: what lives on the "
+            "a driver for CUDA 12.2 or later may support it",
+            "this driver cannot put host memory at a block's address: what is allocated on the "
             "device stays there");
     } else if (ms_probe_answer_of(device->host_code) == MS_PROBE_YES) {
         say_speed(device, out);
     } else if (ms_probe_answer_of(device->host_code) == MS_PROBE_NO) {
         say(out, "spill", device->ordinal, MS_DOCTOR_LIMITED, "try a newer driver",
-            "the driver offers host memory under the addresses of blocks, but a real access to "
-            "it failed (%s): what lives on the device stays there",
+            "the driver offers to put host memory at a block's address, but a real access to it "
+            "failed (%s): what is allocated on the device stays there",
             ms_probe_why(device->host_code));
     } else {
         say(out, "spill", device->ordinal, MS_DOCTOR_LIMITED,
             "run memshim doctor while the device is free and not in exclusive mode",
-            "whether host memory works under the addresses of blocks could not be found out: %s",
+            "it could not be tested whether host memory works at a block's address: %s",
             ms_probe_why(device->host_code));
     }
 }
@@ -154,16 +158,16 @@ static void find_kept(const struct ms_doctor_kept *kept, const char *folder,
     const bool no = ms_probe_answer_of(kept->code) == MS_PROBE_NO;
     if (kept->trouble) {
         say(out, "remembered", kept->device, MS_DOCTOR_LIMITED, NULL,
-            "%s/%s was %s and has been removed: the next process finds it out anew", folder,
+            "%s/%s was %s and has been removed: the next process tests the device again", folder,
             kept->name, kept->trouble);
     } else if (kept->removed) {
         say(out, "remembered", kept->device, MS_DOCTOR_OK, NULL,
-            "the answer of %s (%s) is no longer right and has been forgotten: host memory %s",
+            "the result remembered on %s (%s) was outdated and has been forgotten: host memory %s",
             kept->since, ms_probe_why(kept->code), no ? "works" : "does not work");
     } else {
         say(out, "remembered", kept->device, MS_DOCTOR_LIMITED,
-            "memshim doctor --forget has the next process try it again",
-            "since %s it is remembered%s that %s; it is tried again after a day", kept->since,
+            "memshim doctor --forget makes the next process test it again",
+            "since %s memshim remembers%s that %s; it is tested again after a day", kept->since,
             kept->device < 0 ? ", of another device, driver or version than are here now," : "",
             ms_probe_why(kept->code));
     }
@@ -174,13 +178,13 @@ static void find_remembered(const struct ms_doctor_remembered *remembered,
 {
     if (remembered->folder.trouble) {
         say(out, "remembered", -1, MS_DOCTOR_LIMITED,
-            "give it to the user alone (mode 700), or remove it",
-            "%s cannot be used, so that every process tries the device anew: %s",
+            "make it accessible to the user only (mode 700), or remove it",
+            "%s cannot be used, so every process tests the device again: %s",
             remembered->folder.path, remembered->folder.trouble);
     }
     if (remembered->forget) {
         say(out, "remembered", -1, MS_DOCTOR_OK, NULL,
-            "%u answers of earlier trials have been forgotten", remembered->forgotten);
+            "%u results of earlier tests have been forgotten", remembered->forgotten);
     }
     for (size_t i = 0; i < remembered->count; i++) {
         find_kept(&remembered->list[i], remembered->folder.path, out);
@@ -192,7 +196,7 @@ static void find_rungs(const struct ms_doctor_device *device, struct ms_doctor_f
     bool managed = device->managed == MS_DOCTOR_YES;
     bool pinned = device->pinned == MS_DOCTOR_YES;
     say(out, "rungs", device->ordinal, managed || pinned ? MS_DOCTOR_OK : MS_DOCTOR_LIMITED, NULL,
-        "at birth a block can lie in %s",
+        "a block can be allocated on the host in %s",
         managed && pinned ? "managed memory that prefers the host, or in pinned host memory"
         : managed         ? "managed memory that prefers the host; not in pinned host memory"
         : pinned          ? "pinned host memory; not in managed memory"
@@ -211,10 +215,10 @@ static void find_limits(const struct ms_doctor_report *report,
         ms_limit_of_torch(environment, device->total_bytes),
     };
     static const char *const names[MS_LIMITED_BY_COUNT] = {
-        [MS_LIMITED_BY_CGROUP] = "this control group may have %s of the device (dmem.max)",
-        [MS_LIMITED_BY_MPS] = "an MPS client may have %s of the device "
+        [MS_LIMITED_BY_CGROUP] = "this control group may use %s of the device (dmem.max)",
+        [MS_LIMITED_BY_MPS] = "an MPS client may use %s of the device "
                               "(CUDA_MPS_PINNED_DEVICE_MEM_LIMIT)",
-        [MS_LIMITED_BY_TORCH_CONF] = "PyTorch allows itself %s of the device, less where a cap is "
+        [MS_LIMITED_BY_TORCH_CONF] = "PyTorch limits itself to %s of the device, less if a cap is "
                                      "set (per_process_memory_fraction)",
     };
     for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
@@ -222,7 +226,7 @@ static void find_limits(const struct ms_doctor_report *report,
         if (limits[i].bytes != 0 && limits[i].bytes < device->total_bytes) {
             (void)ms_bytes_text(limits[i].bytes, bytes, sizeof(bytes));
             say(out, "limit", device->ordinal, MS_DOCTOR_LIMITED,
-                "let MEMSHIM_LIMIT be a little less, so that memshim can move memory in time",
+                "set MEMSHIM_LIMIT a little lower, so that memshim can move memory in time",
                 names[limits[i].by], bytes);
         }
     }
@@ -233,7 +237,7 @@ static void find_device(const struct ms_doctor_report *report,
 {
     char total[24];
     say(out, "device", device->ordinal, MS_DOCTOR_OK, NULL, "%s, %s, %s",
-        device->name[0] != '\0' ? device->name : "nameless",
+        device->name[0] != '\0' ? device->name : "no name",
         ms_bytes_text(device->total_bytes, total, sizeof(total)), device->uuid);
     find_limits(report, device, out);
     find_mapping(device, out);
@@ -251,11 +255,12 @@ static void find_memory(const struct ms_doctor_report *report, struct ms_doctor_
     (void)ms_bytes_text(report->spill_limit_bytes, limit, sizeof(limit));
     if (!report->options->spill) {
         say(out, "host memory", -1, MS_DOCTOR_LIMITED, "unset MEMSHIM_SPILL",
-            "%s available; MEMSHIM_SPILL=off: nothing is spilled", available);
+            "%s available; nothing is spilled, because MEMSHIM_SPILL=off", available);
     } else if (report->spill_limit_bytes == 0) {
         say(out, "host memory", -1, MS_DOCTOR_LIMITED,
             "give the control group more memory, or set MEMSHIM_SPILL_LIMIT",
-            "%s available to this control group, too little to spill into: 2 GiB stay free",
+            "%s available to this control group, too little to spill into: 2 GiB are always left "
+            "free",
             available);
     } else {
         say(out, "host memory", -1, MS_DOCTOR_OK, NULL,
@@ -269,15 +274,16 @@ static void find_python(const struct ms_doctor_report *report, struct ms_doctor_
     const struct ms_doctor_python *python = &report->python;
     if (!python->found) {
         say(out, "python", -1, MS_DOCTOR_MISSING, "name the interpreter with --python",
-            "%s does not run", report->interpreter);
+            "%s cannot be run", report->interpreter);
         return;
     }
     say(out, "python", -1, python->readable ? MS_DOCTOR_OK : MS_DOCTOR_LIMITED, NULL,
         "%s %u.%u.%u (%s): its frames %s", python->implementation, python->major, python->minor,
         python->micro, python->path,
-        python->readable        ? "are read for call sites"
-        : python->free_threaded ? "cannot be read without the GIL; call sites are native ones"
-                                : "are not known; call sites are native ones");
+        python->readable ? "are read for call sites"
+        : python->free_threaded
+            ? "cannot be read in a build without the GIL; call sites have native frames only"
+            : "have an unknown layout; call sites have native frames only");
 }
 
 /* What memshim would do with PyTorch's setting. */
@@ -288,18 +294,18 @@ static const char *setting(const struct ms_doctor_report *report)
         values[i] = ms_environment(report->environment, ms_torch_conf_names[i]);
     }
     if (!ms_torch_conf_open(report->options->torch, values)) {
-        return "its own settings stand";
+        return "its own settings are used";
     }
     if (report->options->torch != MS_TORCH_NATIVE) {
         return "its backend is set to cudaMallocAsync";
     }
     const char *graphs = ms_environment(report->environment, "NCCL_GRAPH_REGISTER");
     return graphs == NULL
-               ? "expandable segments are switched on, and NCCL 2.24.3 to 2.31.2 is told "
-                 "NCCL_GRAPH_REGISTER=0: its CUDA graphs hang over them"
+               ? "expandable segments are switched on, and NCCL_GRAPH_REGISTER=0 is set for NCCL "
+                 "2.24.3 to 2.31.2, whose CUDA graphs hang with them"
            : strcmp(graphs, "0") == 0 ? "expandable segments are switched on"
-                                      : "expandable segments are switched on, but for NCCL 2.24.3 "
-                                        "to 2.31.2, as NCCL_GRAPH_REGISTER is set";
+                                      : "expandable segments are switched on, except with NCCL "
+                                        "2.24.3 to 2.31.2, because NCCL_GRAPH_REGISTER is set";
 }
 
 static void find_torch(const struct ms_doctor_report *report, struct ms_doctor_findings *out)
@@ -308,8 +314,9 @@ static void find_torch(const struct ms_doctor_report *report, struct ms_doctor_f
     const char *mode = ms_torch_mode_name(report->options->torch);
     const char *cuda = python->torch_cuda[0] != '\0' ? python->torch_cuda : "none";
     if (!python->found || python->torch[0] == '\0') {
-        say(out, "pytorch", -1, MS_DOCTOR_MISSING, "name the interpreter that has it with --python",
-            "no PyTorch beside %s; other programs need none", report->interpreter);
+        say(out, "pytorch", -1, MS_DOCTOR_MISSING,
+            "name the interpreter that has PyTorch with --python",
+            "%s has no PyTorch; other programs do not need it", report->interpreter);
     } else if (python->torch_cuda[0] == '\0') {
         say(out, "pytorch", -1, MS_DOCTOR_LIMITED, "install a build of PyTorch with CUDA",
             "PyTorch %s, built without CUDA", python->torch);
@@ -318,9 +325,10 @@ static void find_torch(const struct ms_doctor_report *report, struct ms_doctor_f
             "PyTorch %s (CUDA %s); %s: memshim sees its segments, not its tensors", python->torch,
             cuda, report->options->pool ? "MEMSHIM_TORCH=off" : "MEMSHIM_POOL=off");
     } else if (report->options->torch == MS_TORCH_NATIVE && !python->torch_reports) {
-        say(out, "pytorch", -1, MS_DOCTOR_LIMITED, "MEMSHIM_TORCH=tensor sees every tensor",
-            "PyTorch %s (CUDA %s), mode native: its libc10 does not tell of its tensors; "
-            "memshim sees segments",
+        say(out, "pytorch", -1, MS_DOCTOR_LIMITED,
+            "with MEMSHIM_TORCH=tensor memshim sees every tensor",
+            "PyTorch %s (CUDA %s), mode native: its libc10 does not report its tensors; "
+            "memshim sees only segments",
             python->torch, cuda);
     } else {
         say(out, "pytorch", -1, MS_DOCTOR_OK, NULL, "PyTorch %s (CUDA %s), mode %s: %s",
@@ -334,15 +342,17 @@ static void find_sharing(const struct ms_doctor_report *report, struct ms_doctor
     const char *forward = report->options->forward;
     if (!report->options->pool) {
         say(out, "sharing", -1, MS_DOCTOR_OK, NULL,
-            "MEMSHIM_POOL=off: every process can open what this one exports");
+            "every process can open memory that this one exports (MEMSHIM_POOL=off)");
     } else if (forward != NULL) {
         say(out, "sharing", -1, MS_DOCTOR_OK, NULL,
-            "every process can open what %s allocates; all else only those under memshim", forward);
+            "every process can open memory that %s allocates; all other memory can only be opened "
+            "by processes under memshim",
+            forward);
     } else {
         say(out, "sharing", -1, MS_DOCTOR_OK, NULL,
-            "processes under memshim can open what this one exports (cudaIpcGetMemHandle); where "
-            "others are to, set MEMSHIM_FORWARD to the library or line that allocates it, as in "
-            "libcomm.so or train.py:42");
+            "processes under memshim can open memory that this one exports (cudaIpcGetMemHandle); "
+            "for other processes, set MEMSHIM_FORWARD to the library or line that allocates it, "
+            "such as libcomm.so or train.py:42");
     }
 }
 
@@ -383,8 +393,8 @@ static void find_functions(const struct ms_doctor_facts *facts, struct ms_doctor
     int watched = functions_in(facts, MS_HOOK_WATCHED) + functions_in(facts, MS_HOOK_LAUNCHED);
     list_forwarded(facts, names, sizeof(names));
     say(out, "functions", -1, MS_DOCTOR_OK, NULL,
-        "this driver has %d that are served, %d watched, %d gated; %d would be forwarded and "
-        "charged: %s",
+        "of this driver's functions memshim serves %d, watches %d and gates %d; it would forward "
+        "%d and charge their memory: %s",
         functions_in(facts, MS_HOOK_SERVED), watched, functions_in(facts, MS_HOOK_GATED), forwarded,
         names);
 }

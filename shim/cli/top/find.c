@@ -130,8 +130,8 @@ static bool find_by_pid(long pid, struct ms_buffer *found, char *why, size_t why
             (void)snprintf(why, why_bytes, "there is no process %ld", pid);
         } else {
             (void)snprintf(why, why_bytes,
-                           "what process %ld has mapped cannot be read (%s); name its folder", pid,
-                           strerror_r(error, text, sizeof(text)));
+                           "the mapped files of process %ld cannot be read (%s); name its folder",
+                           pid, strerror_r(error, text, sizeof(text)));
         }
         return false;
     }
@@ -145,10 +145,11 @@ static bool find_by_pid(long pid, struct ms_buffer *found, char *why, size_t why
     }
     free_processes(all);
     if (found->bytes == 0) {
-        (void)snprintf(why, why_bytes,
-                       "neither process %ld nor one that it started writes a trace: no device is "
-                       "used yet, memshim is not preloaded there, or MEMSHIM_TRACE is off",
-                       pid);
+        (void)snprintf(
+            why, why_bytes,
+            "neither process %ld nor a process that it started writes a trace: it has not used "
+            "a device yet, memshim is not preloaded, or MEMSHIM_TRACE is off",
+            pid);
     }
     return found->bytes > 0;
 }
@@ -162,7 +163,7 @@ bool ms_top_find(const char *target, struct ms_buffer *found, char *why, size_t 
         errno = 0;
         const long pid = strtol(target, NULL, 10);
         if (errno != 0 || pid <= 0 || pid > INT_MAX) {
-            (void)snprintf(why, why_bytes, "%s is the id of no process", target);
+            (void)snprintf(why, why_bytes, "there is no process with the id %s", target);
             return false;
         }
         return find_by_pid(pid, found, why, why_bytes);

@@ -161,7 +161,7 @@ static void read_open(struct ms_reader *reader, struct ms_top_process *out)
     out->events = out->header.events;
     for (size_t i = 0; i < ms_reader_count(&reader->devices); i++) {
         if (!read_device(reader, ms_reader_place(&reader->devices, i), out)) {
-            (void)snprintf(out->why, sizeof(out->why), "the page of a device is damaged");
+            (void)snprintf(out->why, sizeof(out->why), "the statistics of a device are damaged");
         }
     }
     if (out->devices.bytes > 0) {
@@ -185,7 +185,7 @@ void ms_top_read(const char *path, struct ms_top_process *out)
     struct ms_reader *reader =
         mmap(NULL, sizeof(*reader), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (reader == MAP_FAILED) {
-        (void)snprintf(out->why, sizeof(out->why), "there is no memory to read it");
+        (void)snprintf(out->why, sizeof(out->why), "out of memory while reading it");
         return;
     }
     if (ms_reader_open(reader, file, out->why, sizeof(out->why))) {

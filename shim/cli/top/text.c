@@ -250,7 +250,7 @@ static void add_program(const struct ms_top_process *process, size_t room, struc
         ms_buffer_format(out, "%.*s..", (int)room - 2, plain);
     }
     if (process->torn && room == 0) {
-        ms_buffer_add(out, "  (changing too fast to be read exactly)");
+        ms_buffer_add(out, "  (changed while it was read; not exact)");
     }
 }
 
@@ -319,7 +319,7 @@ static void add_sites(const struct ms_top_frame *frame, size_t index,
             ms_buffer_format(out, "\n  live %s, pid %" PRId32 " device %u%s",
                              ms_bytes_text(sites->live_bytes[device->index], bytes, sizeof(bytes)),
                              process->header.pid, (unsigned)device->index,
-                             sites->sampled ? ", only what was sampled" : "");
+                             sites->sampled ? ", of sampled allocations only" : "");
             if (age_ns > MS_NS_PER_S) {
                 ms_buffer_format(out, " (%s ago)", ms_duration_text(age_ns, age, sizeof(age)));
             }

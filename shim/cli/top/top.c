@@ -81,7 +81,7 @@ static int take_target(void *ctx, const char *word)
     struct call *call = ctx;
 
     if (call->target != NULL) {
-        return ms_cli_wrong(MS_CLI_TOP, "one folder or process is enough, and there is also '%s'",
+        return ms_cli_wrong(MS_CLI_TOP, "it shows one folder or process, and '%s' is a second",
                             word);
     }
     call->target = word;
@@ -98,7 +98,8 @@ static int parse(int argc, char **argv, struct call *call)
     const int status = ms_cli_parse(MS_CLI_TOP, argc, argv, &reader, call);
 
     if (status < 0 && call->json && call->prometheus != NULL) {
-        return ms_cli_wrong(MS_CLI_TOP, "--prometheus shows nothing, not even --json");
+        return ms_cli_wrong(
+            MS_CLI_TOP, "--prometheus writes a file instead of output; it does not go with --json");
     }
     return status;
 }
@@ -241,7 +242,7 @@ static void show(const struct call *call, const struct ms_top_frame *frame, stru
         (void)fputs("\n", stdout);
     }
     if (fflush(stdout) != 0) {
-        ms_complain("memshim top: the standard output cannot be written: %s", strerror(errno));
+        ms_complain("memshim top: cannot write to standard output: %s", strerror(errno));
     }
 }
 
@@ -252,7 +253,7 @@ static int save_prometheus(const struct call *call, const struct ms_top_frame *f
     const int error = ms_buffer_save(&text, call->prometheus);
     ms_buffer_free(&text);
     if (error != 0) {
-        ms_complain("memshim top: %s cannot be written: %s", call->prometheus, strerror(error));
+        ms_complain("memshim top: cannot write %s: %s", call->prometheus, strerror(error));
     }
     return error != 0 ? 1 : 0;
 }
@@ -264,7 +265,7 @@ static int print_once(const struct call *call, const struct ms_buffer *found, st
     struct ms_top_frame frame;
     int status = 1;
     if (!make_frame(call, found, &frame)) {
-        ms_complain("memshim top: there is no memory");
+        ms_complain("memshim top: out of memory");
     } else if (call->prometheus != NULL) {
         status = save_prometheus(call, &frame) | (is_whole(&frame) ? 0 : 1);
     } else {
