@@ -31,6 +31,7 @@
 #include "allocator/space/orders.h"
 #include "allocator/space/place.h"
 #include "allocator/space/tiling.h"
+#include "allocator/spill/move.h"
 #include "allocator/spill/spill.h"
 
 /* Large chunks back requests of at least this many granules (32 MiB). For smaller ones they do not
@@ -431,6 +432,9 @@ static ms_status_t spill(struct ms_pool *pool, const struct ms_request *request,
         if (!ms_work_wait(pool, turn, wait)) {
             break;
         }
+    }
+    if (ms_wait_was_in_vain(pool, wait)) {
+        ms_move_give_up(pool, pool->config.wait_limit_ns);
     }
     return ms_spill_possible(pool) ? grow(pool, request, bytes, LIVE, out) : MS_ERR_NO_MEMORY;
 }

@@ -14,6 +14,7 @@
 #include "allocator/pool_state.h"
 #include "allocator/space/range.h"
 #include "allocator/space/tiling.h"
+#include "allocator/spill/move.h"
 #include "allocator/spill/spill.h"
 
 /* Free bytes beyond keep_bytes. */
@@ -146,6 +147,9 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
         lacking_bytes(pool, bytes) > 0 && pool->granule_bytes != 0) {
         uint64_t missing = ms_round_up(lacking_bytes(pool, bytes), pool->granule_bytes);
         uint64_t taken_bytes = 0;
+        if (ms_wait_was_in_vain(pool, &wait)) {
+            ms_move_give_up(pool, pool->config.wait_limit_ns);
+        }
         (void)ms_spill_beside_holes(pool, missing, 0, &taken_bytes);
         (void)ms_backing_release_spares(pool);
     }

@@ -396,6 +396,12 @@ bool ms_move_rests(const struct ms_pool *pool)
     return pool->moving.refusals > 1 && ms_pool_now_ns(pool) < pool->moving.rest_until_ns;
 }
 
+void ms_move_give_up(struct ms_pool *pool, uint64_t waited_ns)
+{
+    rest(pool, ms_less(ms_pool_now_ns(pool), waited_ns));
+    pool->moving.refused = true;
+}
+
 ms_status_t ms_move_hold(struct ms_pool *pool, enum ms_location to)
 {
     uint64_t asked_ns = ms_pool_now_ns(pool);

@@ -66,6 +66,11 @@ void ms_move_let_go(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDE
 bool ms_move_rests(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 
+/* A request waited for queued work in vain, for so long. That counts as a standstill that was
+ * refused: it would wait for the same work. */
+void ms_move_give_up(struct ms_pool *pool, uint64_t waited_ns) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
 /* Records that so many bytes changed places in the current standstill. */
 void ms_move_record(struct ms_pool *pool, enum ms_location to, ms_addr_t addr, uint64_t bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);

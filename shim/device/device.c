@@ -404,7 +404,7 @@ static bool fit(struct ms_device *device, enum ms_owner owner, uint64_t bytes, b
             charged = room_and_charge(device, owner, bytes, false);
         }
         if (!charged) {
-            (void)ms_device_make_room(device, may_wait ? ms_options()->wait_ns : 0);
+            (void)ms_device_make_room(device, 0);
             charged = room_and_charge(device, owner, bytes, may_wait);
         }
         if (!charged && device->group != NULL) {

@@ -39,6 +39,7 @@ struct rig_wishes {
     bool no_host, views, uses_untold;
     const struct ms_choice *choice;
     uint64_t spill_limit_bytes, page_bytes;
+    uint64_t wait_ns; /* 0: RIG_WAIT_NS */
     const struct ms_spill_choice *spill_choice;
     struct ms_budget *spill_budget;
     bool (*is_optimizers)(void *sites, uint32_t site);
@@ -48,6 +49,7 @@ struct rig_wishes {
 static inline struct rig *rig_make_as(struct rig_wishes wishes)
 {
     struct rig *rig = calloc(1, sizeof(*rig));
+    const uint64_t wait_ns = wishes.wait_ns != 0 ? wishes.wait_ns : RIG_WAIT_NS;
     struct ms_dry_config device = {.granule_bytes = wishes.granule_bytes,
                                    .total_bytes = wishes.total_bytes,
                                    .no_host = wishes.no_host,
@@ -59,13 +61,13 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
                                     .ops = ms_dry_ops(rig->dry),
                                     .budget = &rig->budget,
                                     .sink = {.emit = rig_note, .ctx = rig},
-                                    .wait_limit_ns = RIG_WAIT_NS,
-                                    .wait_most_ns = RIG_WAIT_MOST_NS,
+                                    .wait_limit_ns = wait_ns,
+                                    .wait_most_ns = 10 * wait_ns,
                                     .host_limit_bytes = wishes.host_limit_bytes,
                                     .choice = wishes.choice,
                                     .spill_limit_bytes = wishes.spill_limit_bytes,
                                     .spill_budget = wishes.spill_budget,
-                                    .halt_limit_ns = RIG_WAIT_NS,
+                                    .halt_limit_ns = wait_ns,
                                     .spill_choice = wishes.spill_choice,
                                     .is_optimizers = wishes.is_optimizers,
                                     .views = wishes.views,
