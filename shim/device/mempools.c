@@ -31,14 +31,14 @@ struct ms_mempool *ms_mempool_find(CUmemoryPool handle)
     return pool;
 }
 
-/* Whether no block of a destroyed pool is left. A block of the driver's may be left: releasing it
- * only looks at what the record's pool holds then. */
+/* Whether no block of a destroyed pool is left. */
 static bool is_idle(struct ms_mempool *pool)
 {
     ms_lock_acquire(&pool->lock);
     bool charged = pool->asking_bytes != 0 || pool->charged_bytes != 0;
     ms_lock_release(&pool->lock);
-    return !charged && atomic_load(&pool->holder.used_bytes) == 0;
+    return !charged && atomic_load(&pool->holder.used_bytes) == 0 &&
+           atomic_load(&pool->outside_blocks) == 0;
 }
 
 static struct ms_mempool *find_rested(void) MS_REQUIRES(*MS_LOCK(MEMPOOLS))
@@ -228,9 +228,11 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     /* One thread at a time: an older answer would undo what a newer one has charged. The call only
      * reads a number. */
     ms_lock_acquire(&pool->lock);
-    bool known = pool->destroyed ||
-                 MS_REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                                                &reserved) == CUDA_SUCCESS;
+    bool known =
+        pool->destroyed
+            ? atomic_load(&pool->outside_blocks) == 0
+            : MS_REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                             &reserved) == CUDA_SUCCESS;
     uint64_t before = pool->charged_bytes;
     pool->asking_bytes -= asked_bytes;
     uint64_t now = known ? reserved + pool->asking_bytes : before;
@@ -320,18 +322,10 @@ void ms_mempool_going(struct ms_mempool *pool)
 
 void ms_mempool_end(struct ms_mempool *pool)
 {
-    struct ms_device *device = device_charged(pool);
     ms_lock_acquire(&pool->lock);
     pool->destroyed = true;
-    uint64_t charged = pool->charged_bytes;
-    pool->charged_bytes = 0;
     ms_lock_release(&pool->lock);
-    if (device && charged != 0) {
-        /* Recorded first, as in ms_mempool_correct. */
-        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0, charged,
-                              0);
-        ms_device_discharge(device, MS_OWNER_FORWARDED, charged);
-    }
+    ms_mempool_correct(pool, 0);
     /* CURRENT_POOL, too: a thread that got this pool's handle as the current one, before the driver
      * destroyed it, holds that lock, and must still see under it that the pool is going. */
     ms_lock_acquire(MS_LOCK(CURRENT_POOL));

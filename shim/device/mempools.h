@@ -28,6 +28,7 @@ struct ms_mempool {
                                      list's lock */
     _Atomic bool no_stream_waits; /* CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES is 0 */
     _Atomic uint64_t reserved_high_bytes;
+    _Atomic uint64_t outside_blocks; /* of the driver's own pool: live ones that the ledger has */
 
     ms_lock_t lock;         /* of the next two */
     uint64_t asking_bytes;  /* charged for calls that the driver has not answered yet */
@@ -71,7 +72,8 @@ void ms_mempool_forget_current(int ordinal);
  * another. */
 void ms_mempool_going(struct ms_mempool *pool);
 
-/* The pool is destroyed. Discharges what the driver's pool held. */
+/* The pool is destroyed. Discharges what the driver's pool held, once none of its blocks is left:
+ * until then "the resources associated with the pool" stay (cuda.h, cuMemPoolDestroy). */
 void ms_mempool_end(struct ms_mempool *pool);
 
 /* Of a served pool: what it holds reserved now, and the most that was in use. */

@@ -253,6 +253,7 @@ void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdevice
     if (!ms_ledger_put(&grant, &displaced)) {
         return; /* only the report lacks it: the pool is charged as a whole */
     }
+    atomic_fetch_add(&pool->outside_blocks, 1);
     if (displaced.name != 0) {
         ms_release_dead(&displaced);
     }
@@ -282,7 +283,9 @@ static void give_back(const struct ms_grant *grant)
         ms_host_block_gone(grant);
     }
     if (grant->kind == MS_GRANT_OUTSIDE) {
-        ms_mempool_correct(grant->holder, 0);
+        struct ms_mempool *pool = grant->holder;
+        atomic_fetch_sub(&pool->outside_blocks, 1);
+        ms_mempool_correct(pool, 0);
     }
 }
 

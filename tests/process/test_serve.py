@@ -86,6 +86,9 @@ class Identity(Scenario):
     def test_what_the_drivers_pool_gave_back(self) -> None:
         self.hold("given_back", MEMSHIM_POOL="off")
 
+    def test_a_memory_pool_that_goes_before_its_blocks(self) -> None:
+        self.hold("pool_destroyed_first", MEMSHIM_POOL="off", MEMSHIM_LIMIT="1GiB")
+
     def test_a_memory_pool_for_every_step(self) -> None:
         for pool in ("on", "off"):
             with self.subTest(pool=pool):

@@ -393,6 +393,28 @@ static void given_back(void)
     EXPECT(free_bytes() == before);
 }
 
+/* Blocks outlive their pool, and with them what the driver's pool holds. */
+static void pool_destroyed_first(void)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUdeviceptr blocks[2];
+    CUmemoryPool pool;
+    size_t before = free_bytes();
+    MUST(cuMemPoolCreate(&pool, &props));
+    for (int i = 0; i < 2; i++) {
+        MUST(cuMemAllocFromPoolAsync(&blocks[i], 32 * MIB, pool, NULL));
+    }
+    MUST(cuMemPoolDestroy(pool));
+    EXPECT(free_bytes() <= before - 64 * MIB);
+    MUST(cuMemFreeAsync(blocks[0], NULL));
+    MUST(cuCtxSynchronize());
+    EXPECT(free_bytes() <= before - 32 * MIB);
+    MUST(cuMemFreeAsync(blocks[1], NULL));
+    MUST(cuCtxSynchronize());
+    EXPECT(free_bytes() == before);
+}
+
 /* A pool for every step. Nothing is kept of those that are destroyed, but for the first, which a
  * block outlives. */
 static void many_pools(void)
@@ -927,6 +949,7 @@ static const struct {
                  {"reused_handle", reused_handle},
                  {"pools", pools},
                  {"given_back", given_back},
+                 {"pool_destroyed_first", pool_destroyed_first},
                  {"many_pools", many_pools},
                  {"pools_at_once", pools_at_once},
                  {"reuse_flags", reuse_flags},
