@@ -27,6 +27,7 @@ struct ms_landmarks {
     struct ms_buffer codes, nodes, sites; /* by id */
     struct ms_buffer path;                /* uint32_t: used while a stack is walked */
     uint32_t first_call;
+    bool passes_back; /* a site is of a backward pass */
 };
 
 /* ---- tables ---- */
@@ -77,12 +78,27 @@ static void clear_loop_hints(struct ms_landmarks *landmarks, uint32_t node)
         if (!code) {
             return;
         }
+        landmarks->passes_back = landmarks->passes_back || code->is.hint == MS_HINT_BACKWARD;
         if (code->is.hint == MS_HINT_MODULE || code->is.hint == MS_HINT_BACKWARD) {
             called = true;
         } else if (code->is.hint == MS_HINT_OPTIMIZER) {
             called = false; /* a closure: only its other calls count for the optimizer's caller */
         } else if (code->is.hint == MS_HINT_STEP && called) {
             code->is.hint = MS_HINT_NONE;
+        }
+    }
+}
+
+/* An optimizer needs gradients. Where no backward pass asked for memory, a function named step is a
+ * simulation's, a server's or a loop's. */
+static void clear_hints_without_gradients(struct ms_landmarks *landmarks)
+{
+    struct code *codes = (struct code *)landmarks->codes.at;
+
+    for (size_t i = 0; !landmarks->passes_back && i < landmarks->codes.bytes / sizeof(*codes);
+         i++) {
+        if (codes[i].is.hint == MS_HINT_STEP) {
+            codes[i].is.hint = MS_HINT_NONE;
         }
     }
 }
@@ -182,9 +198,11 @@ static bool read_all(struct ms_landmarks *landmarks)
         const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
 
         if (site) {
+            landmarks->passes_back = landmarks->passes_back || site->thread == MS_THREAD_BACKWARD;
             clear_loop_hints(landmarks, site->python);
         }
     }
+    clear_hints_without_gradients(landmarks);
     if (!ms_buffer_extend(&landmarks->sites, ((size_t)count + 1) * sizeof(struct ms_doings))) {
         return false;
     }

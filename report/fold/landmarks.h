@@ -18,7 +18,8 @@ enum ms_doing {
     MS_DOING_FORWARD,   /* in a call of an nn.Module */
     MS_DOING_BACKWARD,  /* on a worker of autograd, or in a call of backward */
     MS_DOING_OPTIMIZER, /* in torch.optim */
-    MS_DOING_STEP       /* in a function named step that calls no model: the user's own optimizer */
+    MS_DOING_STEP       /* in a function named step that calls no model, in a run with backward
+                           passes: the user's own optimizer */
 };
 
 struct ms_doings {

@@ -137,6 +137,7 @@ struct target {
     ms_definitions_t *to;
     void (*define)(void *ctx, uint32_t kind, const void *payload, size_t bytes); /* may be null */
     void *ctx;
+    bool without_training;
 };
 
 static void add(const struct target *target, uint32_t kind, const void *payload, size_t bytes)
@@ -196,11 +197,26 @@ static uint32_t define_frame(const struct target *target, uint32_t caller, const
     return id;
 }
 
+/* In a call of a model or a pass back through it. */
+static bool is_training(size_t i)
+{
+    for (size_t k = 0; k < MOST_DEPTH && stacks[i].frames[k].file; k++) {
+        if (strcmp(stacks[i].frames[k].function, "Module._call_impl") == 0) {
+            return true;
+        }
+    }
+    return stacks[i].thread == MS_THREAD_BACKWARD || stacks[i].site == LOOP_CALL_GRADIENT ||
+           stacks[i].site == LOOP_CALL_BACKWARD;
+}
+
 static void define_sites(const struct target *target)
 {
     for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
         uint32_t node = 0;
 
+        if (target->without_training && is_training(i)) {
+            continue;
+        }
         for (size_t k = 0; k < MOST_DEPTH && stacks[i].frames[k].file; k++) {
             node = define_frame(target, node, stacks[i].frames[k].file,
                                 stacks[i].frames[k].function, stacks[i].frames[k].line);
@@ -216,20 +232,30 @@ static void define_sites(const struct target *target)
 void loop_define(void (*define)(void *ctx, uint32_t kind, const void *payload, size_t bytes),
                  void *ctx)
 {
-    const struct target target = {ms_definitions_new(), define, ctx};
+    const struct target target = {.to = ms_definitions_new(), .define = define, .ctx = ctx};
 
     define_sites(&target);
     ms_definitions_delete(target.to);
 }
 
-void loop_start(struct loop *loop)
+static void start(struct loop *loop, bool without_training)
 {
     *loop = (struct loop){.definitions = ms_definitions_new(),
                           .table = ms_site_table_new(),
                           .end = {.ran_out_ns = UINT64_MAX}};
-    define_sites(&(struct target){.to = loop->definitions});
+    define_sites(&(struct target){.to = loop->definitions, .without_training = without_training});
     loop->landmarks = ms_landmarks_new(loop->definitions);
     loop->steps = ms_steps_new(loop->landmarks);
+}
+
+void loop_start(struct loop *loop)
+{
+    start(loop, false);
+}
+
+void loop_start_without_training(struct loop *loop)
+{
+    start(loop, true);
 }
 
 void loop_stop(struct loop *loop)

@@ -54,6 +54,7 @@ void loop_define(void (*define)(void *ctx, uint32_t kind, const void *payload, s
                  void *ctx);
 
 void loop_start(struct loop *loop);
+void loop_start_without_training(struct loop *loop); /* no site is of a model or a backward pass */
 void loop_stop(struct loop *loop);
 
 uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes); /* its id */

@@ -96,6 +96,27 @@ Test(kinds, of_gradients_that_are_dropped_at_once)
     expect(LOOP_BACKWARD, MS_KIND_TEMPORARY, UINT64_C(1) * STEPS * (PARAMETERS + 100) * BYTES);
 }
 
+Test(kinds, of_an_optimizer_of_ones_own)
+{
+    train(false);
+    loop_born(&loop, LOOP_OWN_UPDATE, BYTES);
+    train(false);
+    loop_end(&loop);
+    expect(LOOP_OWN_UPDATE, MS_KIND_OPTIMIZER, BYTES);
+}
+
+/* Without gradients no function named step is an optimizer's: a simulation, a server, a loop. */
+Test(kinds, of_a_step_where_nothing_is_trained, .init = NULL)
+{
+    loop_start_without_training(&loop);
+    for (int i = 0; i < STEPS; i++) {
+        loop_moment(&loop, LOOP_INPUT, BYTES);
+        loop_born(&loop, LOOP_OWN_UPDATE, BYTES);
+    }
+    loop_end(&loop);
+    expect(LOOP_OWN_UPDATE, MS_KIND_PERSISTENT, UINT64_C(1) * STEPS * BYTES);
+}
+
 /* Nothing has died, and no pass has come: what a call of the model asked for is no part of it. */
 Test(kinds, of_a_run_that_ends_in_its_first_step)
 {
