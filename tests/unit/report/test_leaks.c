@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "loop.h"
 #include "report/model/held_way.h"
 #include "report/model/leaks.h"
@@ -14,6 +15,7 @@
 #include "report/model/verdict_report.h"
 #include "report/render/answer.h"
 #include "report/render/sites.h"
+#include "report/trace/encoding.h"
 #include "synthetic.h"
 
 #define ACTIVATION (64 * MIB)
@@ -121,9 +123,21 @@ static void died(uint64_t id, uint64_t bytes)
     ms_trace_emit(trace, &event);
 }
 
+/* A trace counts time in units of MS_TIME_UNIT_NS: what comes now has a later time than what came
+ * before. */
+static void pass_time(void)
+{
+    const uint64_t before_ns = ms_clock_ns();
+
+    while (ms_clock_ns() - before_ns < 4 * MS_TIME_UNIT_NS) {
+    }
+}
+
 /* A step that keeps nothing but the optimizer's state, which the first one makes. */
 static void step(int number)
 {
+    pass_time();
+
     const uint64_t input = born(LOOP_INPUT, MIB);
     const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
     const uint64_t gradient = born(LOOP_GRADIENT, GRADIENT);
