@@ -123,15 +123,18 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
     }
     ms_buffer_add(out, "  fits   ");
     if (headroom->unbounded) {
-        ms_buffer_add(out, "more than 32 times this batch (~)");
-    } else if (headroom->batch > 0) {
-        ms_buffer_format(out, "batch %s instead of %s (~)", MS_COUNT(headroom->largest_batch),
+        ms_buffer_add(out, "more than 32 times this batch");
+    } else if (headroom->largest_batch > 0) {
+        ms_buffer_format(out, "batch %s instead of %s", MS_COUNT(headroom->largest_batch),
                          MS_COUNT(headroom->batch));
     } else {
-        ms_buffer_format(out, "%s times this batch (~)",
-                         DECIMAL(millionths(headroom->largest_factor)));
+        ms_buffer_format(out, "%s times this batch", DECIMAL(millionths(headroom->largest_factor)));
     }
-    ms_buffer_format(out, ": %s do not depend on the batch, %s grow with it\n",
+    /* This batch ran, with some of it on the host. */
+    if (headroom->largest_factor < 1) {
+        ms_buffer_add(out, " without memory on the host");
+    }
+    ms_buffer_format(out, " (~): %s do not depend on the batch, %s grow with it\n",
                      MS_BYTES(headroom->binding_persistent_bytes),
                      MS_BYTES(headroom->binding_per_step_bytes));
 }

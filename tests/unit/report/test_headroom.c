@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said of a batch where a run died, recovered or leaked: what is true, or nothing. */
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "loop.h"
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "report/model/verdict_report.h"
+#include "report/render/answer.h"
 #include "synthetic.h"
 
 #define PARAMETERS  (16 * MIB)
@@ -141,6 +143,16 @@ static void end(void)
         ms_model_delete(model);
         model = NULL;
     }
+}
+
+static void expect_said(const char *words)
+{
+    struct ms_buffer text = {0};
+
+    ms_answer_text(&text, model);
+    ms_buffer_append(&text, "", 1);
+    cr_expect_not_null(strstr(text.at, words), "no %s in\n%s", words, text.at);
+    ms_buffer_free(&text);
 }
 
 TestSuite(headroom, .init = begin, .fini = end);
@@ -429,4 +441,5 @@ Test(headroom, a_batch_that_spilled_is_told_how_much_of_it_would_have_fitted)
     found = headroom(0);
     cr_assert(found->known, "%s", found->why);
     cr_expect_float_eq(found->largest_factor, (1024.0 - 48) / (7 * 160), 0.001);
+    expect_said("  fits   0.87 times this batch without memory on the host (~)");
 }
