@@ -30,7 +30,8 @@ function headroomSentence(headroom) {
   const today = headroom.batch === null ? "" : ` (${countOf(headroom.batch, "sample")})`;
   if (headroom.unbounded) return `By estimate even ${headroom.factors.at(-1).factor} times this batch${today} fits.`;
   if (headroom.estimated_largest_factor === 0) return "By estimate no batch fits beside what stays.";
-  return `By estimate ${factorText(headroom.estimated_largest_factor)} times this batch${today} fits${samples}: ` +
+  const host = headroom.estimated_largest_factor < 1 ? " without memory on the host" : "";
+  return `By estimate ${factorText(headroom.estimated_largest_factor)} times this batch${today} fits${host}${samples}: ` +
     `${bytesText(headroom.estimated_persistent_bytes)} do not depend on the batch, ${bytesText(headroom.estimated_per_step_bytes)} grow with it.`;
 }
 
