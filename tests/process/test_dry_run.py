@@ -230,9 +230,10 @@ class DryRun(DryRunTest):
             (["bash", "-c", "kill -9 $$"], 1, "ended of signal 9"),
             (["/nonexistent/program"], 127, "cannot run '/nonexistent/program'"),
             (["/etc/passwd"], 126, "cannot run '/etc/passwd'"),
+            (["--ranks-of", "2", "--only", "0", "/nonexistent"], 127, "cannot run '/nonexistent'"),
         ):
             with self.subTest(command):
-                result = self.dry_run("--", *command)
+                result = self.dry_run(*([] if command[0].startswith("-") else ["--"]), *command)
                 self.assertEqual(result.status, status, result.describe())
                 self.assertIn(said, result.stdout + result.stderr)
 
@@ -265,10 +266,16 @@ class DryRun(DryRunTest):
             (["--host-memory", "much", "--", "true"], "--host-memory is a size as in 20GiB"),
             (["--schedules", "two", "--", "true"], "--schedules is auto, one or both"),
             (["--values", "ones", "--", "true"], "--values is zeros or random"),
-            (["--batch-env", "B=8,8", "--", "true"], "--batch-env is a name and different whole"),
-            (["--batch-arg", "--batch", "--", "true"], "--batch-arg is an argument and different"),
+            (
+                ["--batch-env", "B=8,8", "--", "true"],
+                "--batch-env is a name and up to 16 different",
+            ),
+            (["--batch-arg", "--batch", "--", "true"], "--batch-arg is an argument and up to 16"),
             (["--batch-env", "B=8", "--find-batch", "--", "true"], "with two batches"),
             (["--find-batch", "--", "true"], "--find-batch needs"),
+            (["--batch-env", "B=8", "--batch-arg", "b=8", "--", "true"], "give one of them"),
+            (["--gpu", "/", "--", "true"], "--gpu /: Is a directory"),
+            (["--data-stub", "/proc/version", "--", "true"], "/proc/version: is no JSON"),
             (["--ranks-of", "64", "--", "true"], "given together"),
             (["--offline-weights", "/nowhere", "--", "true"], "/nowhere: No such file"),
             (["--offline-weights", "/", "--", sys.executable], "/config.json: No such file"),
@@ -317,6 +324,7 @@ class DryRun(DryRunTest):
         stub.write_text(json.dumps({"name": "org/data", "features": {"text": "sound"}}))
         result = self.dry_run("--data-stub", stub, *command)
         self.assertIn("text is of type 'sound'; known: int8", result.stderr)
+        self.assertEqual((result.status, result.stdout), (2, ""), result.describe())
 
     def test_refused_where_writes_would_be_real(self) -> None:
         """Without a namespace of mounts: the command must not begin."""
@@ -480,6 +488,7 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
         self.assertEqual(answer["version"], version, result.describe())
         self.assertGreater(answer["host_bytes"], 300 * MIB)
         self.assertLess(answer["host_bytes"], 600 * MIB)
+        self.assertGreaterEqual(answer["host_all_bytes"], answer["host_bytes"])
         text = self.dry_run(*self.program()).check().stdout
         self.assertIn(f"memshim {version} was", text)
         self.assertIn("compared with one card, an H200, on 10 jobs (PyTorch 2.11.0, commit", text)

@@ -92,11 +92,11 @@ static bool add_weights(const struct ms_dry_around *around, char *const *command
     return true;
 }
 
-static bool add_data(const char *stub, struct ms_buffer *words)
+static bool add_data(const char *stub, char *const *command, struct ms_buffer *words)
 {
     char path[PATH_MAX];
 
-    if (!find("data-stub", stub, path)) {
+    if (!find("data-stub", stub, path) || !ms_dry_ground_data(command, path)) {
         return false;
     }
     add_word(words, "--data");
@@ -118,5 +118,5 @@ bool ms_dry_around_words(const struct ms_dry_around *around, uint64_t devices, b
         add_number(words, devices);
     }
     return (!around->weights || add_weights(around, command, words)) &&
-           (!around->data_stub || add_data(around->data_stub, words)) && !words->failed;
+           (!around->data_stub || add_data(around->data_stub, command, words)) && !words->failed;
 }

@@ -27,6 +27,13 @@ static bool take_schedules(const char *value, struct ms_dry_call *call)
     return false;
 }
 
+static bool take_plan(const char *value, bool is_variable, struct ms_dry_call *call)
+{
+    call->two_plans =
+        call->two_plans || (call->plan.count > 0 && call->plan.is_variable != is_variable);
+    return ms_dry_plan_take(value, is_variable, &call->plan);
+}
+
 static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
     struct ms_dry_call *call = ctx;
@@ -40,9 +47,9 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
     case MS_CLI_DRY_RUN_STEPS:
         return ms_cli_take_count(value, MOST_STEPS, &call->steps) && call->steps > 0;
     case MS_CLI_DRY_RUN_BATCH_ENV:
-        return ms_dry_plan_take(value, true, &call->plan);
+        return take_plan(value, true, call);
     case MS_CLI_DRY_RUN_BATCH_ARG:
-        return ms_dry_plan_take(value, false, &call->plan);
+        return take_plan(value, false, call);
     case MS_CLI_DRY_RUN_FIND_BATCH:
         call->find_batch = true;
         return true;
@@ -78,10 +85,18 @@ int ms_dry_call_read(int argc, char **argv, struct ms_dry_call *call, int *comma
     const struct ms_cli_reader reader = {.option = take_option, .rest = command};
     const int status = ms_cli_parse(MS_CLI_DRY_RUN, argc, argv, &reader, call);
 
-    return status < 0 && *command == argc
-               ? ms_cli_wrong(MS_CLI_DRY_RUN, "there is no command to run: memshim dry-run "
-                                              "[OPTION]... -- COMMAND...")
-               : status;
+    if (status >= 0) {
+        return status;
+    }
+    if (*command == argc) {
+        return ms_cli_wrong(
+            MS_CLI_DRY_RUN,
+            "there is no command to run: memshim dry-run [OPTION]... -- COMMAND...");
+    }
+    return call->two_plans
+               ? ms_cli_wrong(MS_CLI_DRY_RUN, "--batch-env and --batch-arg both set the "
+                                              "batch: give one of them")
+               : -1;
 }
 
 /* How many ranks the launcher's arguments ask for on this machine; 0: they do not say. */

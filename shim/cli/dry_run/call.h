@@ -19,7 +19,7 @@ struct ms_dry_call {
     uint64_t devices, steps, host_bytes; /* 0: not given */
     struct ms_dry_around around;
     struct ms_dry_plan plan;
-    bool find_batch;
+    bool find_batch, two_plans; /* two_plans: of a variable and of an argument, which is an error */
 };
 
 /* Reads the arguments into *call; *command: the index of the command's first word. -1 if there is a

@@ -2,6 +2,7 @@
 /* Finds a card by name, size or file. */
 #include "shim/cli/dry_run/card.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ static bool take_file(const char *path, struct ms_card *card)
     bool good = true;
 
     if (!file) {
+        complain("--gpu %s: %s", path, strerror(errno));
         return false;
     }
     card->total_bytes = 0;
@@ -70,6 +72,11 @@ static bool take_file(const char *path, struct ms_card *card)
     while (good && fgets(line, sizeof(line), file)) {
         number++;
         good = take_line(line, card);
+    }
+    if (ferror(file)) {
+        complain("--gpu %s: %s", path, strerror(errno));
+        (void)fclose(file);
+        return false;
     }
     (void)fclose(file);
     if (!good) {

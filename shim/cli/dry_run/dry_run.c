@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memshim dry-run: what a command will need, found by running it on the simulated GPU, which
  * computes nothing. */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include "shim/cli/launch/finish.h"
 #include "shim/cli/launch/interrupt.h"
 #include "shim/cli/launch/latest.h"
+#include "shim/cli/launch/place.h"
 #include "shim/cli/launch/preload.h"
 #include "shim/tables/identity.h"
 
@@ -273,6 +275,7 @@ static int begin_wrapped(const struct ms_dry_call *call, char *const *command)
 int ms_cli_dry_run(int argc, char **argv)
 {
     struct ms_dry_call call = {.card = *ms_card_at(0)};
+    char program[PATH_MAX];
     int command = argc;
     const int status = ms_dry_call_read(argc, argv, &call, &command);
 
@@ -289,6 +292,10 @@ int ms_cli_dry_run(int argc, char **argv)
     }
     if (!ms_dry_around_check(&call.around, argv + command)) {
         return MS_CLI_WRONG_CALL;
+    }
+    /* What stands around the command begins first, and would be all that is there. */
+    if (ms_dry_around_any(&call.around) && !ms_cli_find_program(argv[command], program)) {
+        return ms_cannot_run("dry-run", argv[command], ENOENT);
     }
     if (call.devices == 0) {
         call.devices = ms_dry_call_devices(&call, argv + command);

@@ -245,6 +245,24 @@ bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t ho
     return good;
 }
 
+bool ms_dry_ground_data(char *const *command, const char *path)
+{
+    char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX];
+    char *argv[] = {python, script, (char *)path, NULL};
+    struct ms_buffer out = {0};
+    bool good =
+        find_python(command, python) && ms_cli_find_folder(home, BUILT, INSTALLED) &&
+        snprintf(script, sizeof(script), "%s/doubles/data_stub.py", home) < (int)sizeof(script);
+
+    if (!good) {
+        complain("--data-stub needs a Python");
+        return false;
+    }
+    good = read_output(argv, &out) == 0;
+    ms_buffer_free(&out);
+    return good;
+}
+
 bool ms_dry_ground_count(char *const *command, const char *folder, struct ms_dry_model *model)
 {
     char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX];

@@ -23,6 +23,9 @@ bool ms_dry_ground_readers(void);
 bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t host_bytes,
                            uint64_t processes, char *made);
 
+/* Checks a description of data sets. False, after an error message. */
+bool ms_dry_ground_data(char *const *command, const char *path);
+
 /* A model that is made from a config alone: how much memory its parameters take. */
 struct ms_dry_model {
     uint64_t elements, bytes; /* bytes: in the type that the config names */

@@ -321,7 +321,9 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
     }
     judge_end(&watch, wait_status, answer);
     answer->host_bytes = most_of_a_process();
-    answer->host_all_bytes = watch.host.most_bytes;
+    /* The process with most may have had it between two checks, and has pages of files, too. */
+    answer->host_all_bytes =
+        watch.host.most_bytes > answer->host_bytes ? watch.host.most_bytes : answer->host_bytes;
     answer->host_limit_bytes = watch.host.limit_bytes;
     return -1;
 }

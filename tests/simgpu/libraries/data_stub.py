@@ -59,11 +59,15 @@ def checked(stub: Any) -> tuple[Path, dict[str, int], dict[str, Any]]:  # noqa: 
     return Path(name), splits, stub["features"]
 
 
+def row_of(features: dict[str, Any]) -> str:
+    return json.dumps({name: value_of(kind, name) for name, kind in features.items()}) + "\n"
+
+
 def make(stub: Any) -> Path:  # noqa: ANN401
     folder, splits, features = checked(stub)
     if folder.exists():
         raise Bad(f"{folder} is there already: leave --data-stub out, or name another")
-    row = json.dumps({name: value_of(kind, name) for name, kind in features.items()}) + "\n"
+    row = row_of(features)
     folder.mkdir(parents=True)
     lines = ["---", "configs:", f"- config_name: {stub.get('config', 'default')}", "  data_files:"]
     for split, rows in splits.items():
@@ -73,14 +77,23 @@ def make(stub: Any) -> Path:  # noqa: ANN401
     return folder
 
 
-def main(path: Path) -> None:
+def check(stub: Any) -> None:  # noqa: ANN401
+    """All but whether the folder is there, where the command begins."""
+    row_of(checked(stub)[2])
+
+
+def main(path: Path, only_check: bool = False) -> None:
     try:
         stubs = json.loads(path.read_text())
         for stub in stubs if isinstance(stubs, list) else [stubs]:
-            make(stub)
+            (check if only_check else make)(stub)
     except OSError as error:
         sys.exit(f"memshim dry-run: --data-stub {path}: {error.strerror}")
     except ValueError as error:
         sys.exit(f"memshim dry-run: --data-stub {path}: is no JSON: {error}")
     except Bad as error:
         sys.exit(f"memshim dry-run: --data-stub {path}: {error}")
+
+
+if __name__ == "__main__":  # before the command begins
+    main(Path(sys.argv[1]), only_check=True)
