@@ -26,13 +26,11 @@ MS_HOT bool ms_captures_running(void)
     return atomic_load(&captures) != 0;
 }
 
-CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing)
+/* Some stream captures: is it this one? */
+static __attribute__((noinline, cold)) CUresult ask_driver(CUstream handle, bool per_thread,
+                                                           bool *is_capturing)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    *is_capturing = false;
-    if (!ms_captures_running()) {
-        return CUDA_SUCCESS;
-    }
     CUresult result =
         ms_driver()->cuStreamIsCapturing(ms_stream_plain_handle(handle, per_thread), &status);
     /* The legacy stream while a blocking stream captures: the application's own call gets the same
@@ -40,6 +38,12 @@ CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing
     bool implicit = result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *is_capturing = implicit || status != CU_STREAM_CAPTURE_STATUS_NONE;
     return implicit ? CUDA_SUCCESS : result;
+}
+
+CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing)
+{
+    *is_capturing = false;
+    return ms_captures_running() ? ask_driver(handle, per_thread, is_capturing) : CUDA_SUCCESS;
 }
 
 bool ms_capture_hold_off(void)

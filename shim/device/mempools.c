@@ -143,13 +143,10 @@ static bool is_going(CUmemoryPool handle)
 
 /* The lock is held until the driver's answer is found in the list and noted. Otherwise the pool
  * could be destroyed in between, or another one made current. */
-CUresult ms_mempool_current(struct ms_device *device, struct ms_mempool **out)
+static __attribute__((noinline, cold)) CUresult ask_current(const struct ms_device *device,
+                                                            struct ms_mempool **out)
 {
     CUmemoryPool handle = NULL;
-    *out = atomic_load_explicit(&currents[device->ordinal], memory_order_acquire);
-    if (*out && !(*out)->destroyed) {
-        return CUDA_SUCCESS;
-    }
     ms_lock_acquire(MS_LOCK(CURRENT_POOL));
     CUresult result = MS_REAL(cuDeviceGetMemPool)(&handle, device->handle);
     *out = result == CUDA_SUCCESS ? ms_mempool_find(handle) : NULL;
@@ -164,6 +161,12 @@ CUresult ms_mempool_current(struct ms_device *device, struct ms_mempool **out)
         result = MS_REAL(cuDeviceGetDefaultMemPool)(&handle, device->handle);
     }
     return result == CUDA_SUCCESS && !*out ? ms_mempool_of(handle, out) : result;
+}
+
+CUresult ms_mempool_current(struct ms_device *device, struct ms_mempool **out)
+{
+    *out = atomic_load_explicit(&currents[device->ordinal], memory_order_acquire);
+    return *out && !(*out)->destroyed ? CUDA_SUCCESS : ask_current(device, out);
 }
 
 /* --- accounts --------------------------------------------------------------------------------- */

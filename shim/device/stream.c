@@ -244,24 +244,21 @@ static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
 
 /* --- resolving ------------------------------------------------------------------------------- */
 
-CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_view *out)
+static __attribute__((noinline)) CUresult resolve_default(CUstream handle,
+                                                          struct ms_stream_view *out)
 {
-    handle = ms_stream_plain_handle(handle, per_thread);
-    if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-        CUresult result = ms_context_query_stream(&out->context, &out->id);
-        if (!out->context) {
-            return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
-        }
-        if (handle == CU_STREAM_PER_THREAD) {
-            return resolve_own(out->context, &out->id);
-        }
-        return CUDA_SUCCESS;
+    CUresult result = ms_context_query_stream(&out->context, &out->id);
+    if (!out->context) {
+        return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
     }
+    return handle == CU_STREAM_PER_THREAD ? resolve_own(out->context, &out->id) : CUDA_SUCCESS;
+}
+
+/* Another stream than this thread's last one, which it becomes. */
+static __attribute__((noinline)) CUresult resolve_another(CUstream handle,
+                                                          struct ms_stream_view *out)
+{
     uint64_t now = atomic_load(&epoch);
-    if (memory.handle == handle && memory.epoch == now && !memory.view.context->dead) {
-        *out = memory.view;
-        return CUDA_SUCCESS;
-    }
     ms_lock_acquire(MS_LOCK(STREAMS));
     struct stream *s = find_by_handle(handle);
     bool known = s && !s->context->dead;
@@ -279,6 +276,21 @@ CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_vi
     memory.view = *out;
     memory.epoch = now;
     return CUDA_SUCCESS;
+}
+
+/* The usual case calls nothing, so that it saves no register. */
+CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_view *out)
+{
+    handle = ms_stream_plain_handle(handle, per_thread);
+    if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        return resolve_default(handle, out);
+    }
+    if (memory.handle == handle && memory.epoch == atomic_load(&epoch) &&
+        !memory.view.context->dead) {
+        *out = memory.view;
+        return CUDA_SUCCESS;
+    }
+    return resolve_another(handle, out);
 }
 
 /* The last user of a destroyed stream finishes the destruction. */

@@ -439,15 +439,12 @@ bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack)
     return left == 0;
 }
 
-bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack)
+bool ms_intern_has_frames(uint32_t node, const struct ms_python_stack *stack)
 {
     const struct link *links = links_of(&pythons);
     const struct ms_python_frame *frames = pythons.frames.base;
     const struct ms_python_frame *wanted = stack->frames;
     uint32_t left = stack->count;
-    if (stack->node != 0) {
-        return node == stack->node;
-    }
     while (node != 0) {
         const uint32_t first = first_of_run(links, node), run = node - first + 1;
         if (run > left) {

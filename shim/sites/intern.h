@@ -42,7 +42,18 @@ bool ms_intern_is_optimizers(uint32_t node) MS_REQUIRES(*MS_LOCK(SITES));
 
 /* Whether that is the stack's innermost node. Compares every frame, not only hashes. */
 bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack);
-bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack);
+/* The same of a Python stack that was read. */
+bool ms_intern_has_frames(uint32_t node, const struct ms_python_stack *stack);
+
+/* The same of any Python stack: a remembered or lent stack has its node, and the node of an empty
+ * one is 0. */
+static inline bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack)
+{
+    if (stack->node != 0 || stack->count == 0) {
+        return node == stack->node;
+    }
+    return ms_intern_has_frames(node, stack);
+}
 
 /* Take and release the lock. */
 void ms_intern_lock(void) MS_ACQUIRE(*MS_LOCK(SITES));
