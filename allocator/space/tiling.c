@@ -450,8 +450,12 @@ bool ms_range_claim(struct ms_pool *pool, struct ms_range *range, uint64_t bytes
     return true;
 }
 
-ms_status_t ms_range_carve(struct ms_pool *pool, struct ms_range *range, uint64_t bytes,
-                           const struct ms_request *request, struct ms_block_info *out)
+/* Nearly every allocation runs through here, and through nothing else of this file. With the calls
+ * inlined (flatten) it saves registers once instead of five times. */
+__attribute__((flatten)) ms_status_t ms_range_carve(struct ms_pool *pool, struct ms_range *range,
+                                                    uint64_t bytes,
+                                                    const struct ms_request *request,
+                                                    struct ms_block_info *out)
 {
     if (!ms_range_claim(pool, range, bytes)) {
         return MS_ERR_NO_MEMORY;

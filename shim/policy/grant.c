@@ -220,7 +220,9 @@ static bool release_from(struct ms_device *device, CUdeviceptr_v2 addr, ms_strea
     return true;
 }
 
-bool ms_release_block(struct ms_device *likely, CUdeviceptr_v2 addr, ms_stream_t stream)
+/* Nearly every free finds its block at the first device: flatten inlines that search. */
+__attribute__((flatten)) bool ms_release_block(struct ms_device *likely, CUdeviceptr_v2 addr,
+                                               ms_stream_t stream)
 {
     bool released = release_from(likely, addr, stream);
     for (int d = 0; !released && d < MS_DEVICES_MAX; d++) {
