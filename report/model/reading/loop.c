@@ -26,6 +26,7 @@ struct row {
  * to its next call of a compiled function. */
 struct anchor {
     uint32_t site; /* its newest site */
+    bool calls;    /* compiled functions */
     uint64_t count;
     uint64_t first, compared, last;   /* number of turns before its first, third and newest */
     uint64_t asked_first, asked_last; /* number of allocations before its first and newest turn */
@@ -172,16 +173,20 @@ void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
 void ms_loop_call(ms_loop_t *loop, uint64_t line)
 {
     loop->newest = loop->newest == line ? 0 : loop->newest;
+    if (line < MOST_LINES) {
+        loop->anchors[line].calls = true;
+    }
 }
 
 /* ---- afterwards ---- */
 
 /* Whether the line recurs through most of the run, up to its end, and through most of the requests
  * too. A step that is one line makes no turns unless it is a call, and what came before it belongs
- * to no loop. */
+ * to no loop. A step that is one call is one turn: before it there may have been many. */
 static bool is_steady(const struct ms_loop *loop, const struct anchor *anchor)
 {
-    return anchor->count > WARM_UP && anchor->last - anchor->first >= loop->turns / 2 &&
+    return anchor->count > WARM_UP &&
+           (anchor->calls || anchor->last - anchor->first >= loop->turns / 2) &&
            anchor->asked_last - anchor->asked_first >= loop->asked / 2 &&
            loop->turns - anchor->last <= 2 * anchor->longest;
 }

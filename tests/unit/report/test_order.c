@@ -137,7 +137,10 @@ Test(order, calls_of_one_line_are_steps)
 {
     const uint32_t line = ms_definitions_site(known.definitions, LOOP_INPUT)->python;
 
-    ask(LOOP_PARAMETER, 20);
+    for (int i = 0; i < 50; i++) { /* many turns, few requests */
+        ask(LOOP_PARAMETER, 1);
+        ask(LOOP_COPY, 1);
+    }
     for (int step = 0; step < 40; step++) {
         ms_loop_call(loop, line);
         ask(LOOP_INPUT, 12 + step % 3); /* its threads ask in any order */
