@@ -20,6 +20,7 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/caller.h"
 #include "shim/driver/next_dlsym.h"
+#include "shim/driver/torch_library.h"
 #include "shim/frameworks/nccl.h"
 #include "shim/frameworks/nvtx.h"
 #include "shim/frameworks/tensorflow.h"
@@ -204,6 +205,7 @@ static char *answer_for(int row, char *value)
         atomic_store(&expandable, true);
         ms_proxies_replace_malloc();
     }
+    (void)ms_torch_library_find(); /* for its version: in tensor mode it reports nothing */
     say_once(MS_LOG_INFO, ours,
              "was switched on by memshim; PYTORCH_ALLOC_CONF takes precedence if it names it");
     return merged;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import unittest
 from typing import Any
@@ -136,6 +137,8 @@ class TensorMode(unittest.TestCase):
         report = job.only()
         self.assertEqual(report["process"]["torch_mode"], "tensor")
         self.assertTrue(any("backend:cudaMallocAsync was switched" in n for n in report["notes"]))
+        version = importlib.metadata.version("torch")
+        self.assertIn(f"   PyTorch {version}", job.texts[0])
 
     def test_side_streams(self) -> None:
         # Tensors of whole chunks leave no idle rest that would serve the next one.
