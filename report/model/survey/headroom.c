@@ -143,6 +143,9 @@ static const char *why_unknown(const struct ms_sampler *sampler)
     if (ms_definitions_sampling_bytes(model->definitions) > 0) {
         return "sampled: most allocations have no call site";
     }
+    if (ms_model_hides_tensors(model)) {
+        return "with MEMSHIM_TORCH=off only segments are seen, no tensors";
+    }
     if (model->recurrence.passes == 0) {
         return "no backward pass was seen";
     }
@@ -314,17 +317,22 @@ static void find_fitting(const struct ms_sampler *sampler, const struct ms_model
 }
 
 /* Assumes that everything but the model follows the batch; what does not leaves less room. So with
- * a larger part than this the same request would have failed, too. */
+ * a larger part than this the same request would have failed, too. What is free in segments, whose
+ * tensors are not seen, counts neither for the model nor for the batch. */
 static double most_that_passes(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
 {
     const uint64_t *kinds = sampler->kinds_at_end;
     const uint64_t model_bytes = kinds[MS_KIND_PARAMETERS] + kinds[MS_KIND_GRADIENTS] +
                                  kinds[MS_KIND_OPTIMIZER] + kinds[MS_KIND_COMMUNICATION];
+    const uint64_t free_bytes = ms_model_hides_tensors(sampler->model)
+                                    ? ms_verdict_terms(&fatal->record.state).hole_bytes
+                                    : 0;
     const uint64_t following =
-        minus(sampler->live_at_end, model_bytes) + fatal->record.state.requested_bytes;
-    const double most = following > 0 ? (double)minus(room_at(&fatal->record.state), model_bytes) /
-                                            (double)following
-                                      : 0;
+        minus(sampler->live_at_end + fatal->record.state.requested_bytes, model_bytes + free_bytes);
+    const double most =
+        following > 0 ? (double)minus(room_at(&fatal->record.state) + free_bytes, model_bytes) /
+                            (double)following
+                      : 0;
 
     return most < MOST_TOLD ? most : 0;
 }

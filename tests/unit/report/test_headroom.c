@@ -20,6 +20,8 @@
 static ms_trace_t *trace;
 static uint64_t next_id, batch_bytes; /* of one activation */
 static struct ms_model *model;
+static bool unseen;         /* blocks are PyTorch's segments: its tensors are not reported */
+static uint64_t hole_bytes; /* when memory runs out */
 
 static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
 {
@@ -39,7 +41,7 @@ static void tell(enum ms_event_kind kind, uint64_t id, uint32_t site, uint64_t b
 
 static uint64_t born(uint32_t site, uint64_t bytes)
 {
-    tell(MS_EVENT_TENSOR_ALLOC, ++next_id, site, bytes);
+    tell(unseen ? MS_EVENT_BLOCK_ALLOC : MS_EVENT_TENSOR_ALLOC, ++next_id, site, bytes);
     return next_id;
 }
 
@@ -97,7 +99,7 @@ static void refuse(uint32_t site, uint64_t requested_bytes)
     state.forwarded_bytes = 0;
     state.charged_bytes = GIB;
     state.pool_bytes = GIB - BESIDE;
-    state.live_bytes = GIB - BESIDE;
+    state.live_bytes = GIB - BESIDE - hole_bytes;
     state.driver_free_bytes = 0;
     state.refused_bytes = requested_bytes;
     state.site = site;
@@ -126,15 +128,32 @@ static double factor(void)
     return judgement.fitting_factor;
 }
 
-static void begin(void)
+static void begin_trace(void)
 {
     const struct ms_event cap = {.kind = MS_EVENT_CAP, .bytes = GIB, .aux = GIB};
 
-    trace = synthetic_open(synthetic_folder());
     loop_define(define, trace);
     ms_trace_emit(trace, &cap);
     born(LOOP_PARAMETER, PARAMETERS);
     batch_bytes = 64 * MIB;
+}
+
+static void begin(void)
+{
+    trace = synthetic_open(synthetic_folder());
+    begin_trace();
+}
+
+static void begin_unseen(void)
+{
+    struct ms_trace_config config = synthetic_config(synthetic_folder());
+    char note[256] = "";
+
+    config.process.torch_mode = "off";
+    trace = ms_trace_open(&config, note, sizeof(note));
+    cr_assert_not_null(trace, "%s", note);
+    unseen = true;
+    begin_trace();
 }
 
 static void end(void)
@@ -442,4 +461,33 @@ Test(headroom, a_batch_that_spilled_is_told_how_much_of_it_would_have_fitted)
     cr_assert(found->known, "%s", found->why);
     cr_expect_float_eq(found->largest_factor, (1024.0 - 48) / (7 * 160), 0.001);
     expect_said("  fits   0.87 times this batch without memory on the host (~)");
+}
+
+/* ---- of segments alone ---- */
+
+TestSuite(headroom_unseen, .init = begin_unseen, .fini = end);
+
+/* What is free in segments is of the model's or of the batch's: in either case it counts for more
+ * batch. */
+Test(headroom_unseen, a_bound_leaves_out_what_is_free_in_segments)
+{
+    born(LOOP_FORWARD, 442 * MIB);
+    hole_bytes = 40 * MIB;
+    refuse(LOOP_FORWARD, 600 * MIB);
+    headroom(1);
+    cr_expect_float_eq(most(), (1024.0 - 128 - 16 + 40) / (442 + 600 - 40), 0.001, "%f", most());
+}
+
+/* Which part of a segment follows the batch is not seen. */
+Test(headroom_unseen, no_batch_is_estimated)
+{
+    uint64_t activations[ACTIVATIONS];
+
+    batch_bytes = 144 * MIB;
+    forward(activations);
+    born(LOOP_BACKWARD, batch_bytes);
+    refuse(LOOP_BACKWARD, batch_bytes);
+    headroom(1);
+    cr_expect_eq(factor(), 0, "%f", factor());
+    cr_expect_eq(least(), 0, "%f", least());
 }
