@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is live when memory runs out, and the line by way of which most of it came. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "dying.h"
+#include "report/model/held_way.h"
+#include "report/model/leaks.h"
+#include "report/model/model.h"
+#include "report/model/reading/read_model.h"
+#include "report/model/site_rows.h"
+#include "report/model/survey/state.h"
+#include "report/model/survey/take.h"
+#include "report/model/verdict_report.h"
+#include "report/render/answer.h"
+#include "report/render/sites.h"
+
+TestSuite(held, .init = begin, .fini = end);
+
+/* What it had still to make is told as it is. */
+Test(held, in_the_optimizer_of_the_first_step_gradients_are_there)
+{
+    born(LOOP_PARAMETER, GRADIENT);
+    born(LOOP_INPUT, MIB);
+    died(born(LOOP_FORWARD, ACTIVATION), ACTIVATION);
+    born(LOOP_GRADIENT, GRADIENT);
+    born(LOOP_STATE, GRADIENT);
+    dies_at(LOOP_STATE, MIB);
+    expect_said("this was the first step, and the optimizer had not yet created all of its state");
+}
+
+/* The step that died had a backward pass as well: the one before did not have two. */
+Test(held, passes_of_a_step_that_died_are_not_of_the_steps_before)
+{
+    step(1);
+    born(LOOP_INPUT, MIB);
+    born(LOOP_FORWARD, ACTIVATION);
+    born(LOOP_GRADIENT, GRADIENT);
+    dies_at(LOOP_GRADIENT, MIB);
+    expect_said("  steps  1, 2 backward passes in all");
+}
+
+/* One step of many is too large: what is different in it is worth a look. */
+Test(held, a_step_that_is_larger_than_those_before)
+{
+    for (int number = 1; number <= 10; number++) {
+        step(number);
+    }
+    born(LOOP_FORWARD, 3 * GIB);
+    dies(MIB);
+    cr_expect_eq(judgement.past_steps, 9);
+    expect_said("  until  this step at most 77.0 MiB were live, over 9 steps; this one needs at "
+                "least ");
+}
+
+Test(held, a_step_that_is_like_those_before)
+{
+    born(LOOP_PARAMETER, 3 * GIB);
+    for (int number = 1; number <= 10; number++) {
+        step(number);
+    }
+    dies(MIB);
+    cr_expect_eq(judgement.past_steps, 0);
+}
+
+/* No batch is small enough for a model that does not fit. */
+Test(held, a_model_that_is_too_large_is_not_told_to_make_its_batch_smaller)
+{
+    born(LOOP_PARAMETER, 2 * GIB);
+    born(LOOP_FORWARD, 16 * MIB);
+    died(born(LOOP_CALL_GRADIENT, 512), 512);
+    born(LOOP_GRADIENT, GIB);
+    dies_at(LOOP_GRADIENT, MIB);
+    cr_expect(judgement.of_the_model);
+    expect_said("  next   a smaller model, ");
+}
+
+/* A data set, before anything was computed: no batch makes it smaller. */
+Test(held, what_one_line_made_before_any_call_is_to_be_less_at_once)
+{
+    born(LOOP_PARAMETER, MIB);
+    for (int number = 0; number < 10; number++) {
+        born(LOOP_KEPT, KEPT);
+    }
+    dies_at(LOOP_KEPT, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_DEMAND);
+    expect_said("  next   hold less of that at once");
+}
+
+Test(held, what_one_line_made_for_a_call_is_not)
+{
+    for (int number = 0; number < 10; number++) {
+        born(LOOP_KEPT, KEPT);
+    }
+    dies(MIB);
+    expect_said("  next   a smaller batch or shape");
+}
+
+Test(held, a_batch_that_is_too_large_is)
+{
+    born(LOOP_PARAMETER, 2 * GIB);
+    born(LOOP_FORWARD, GIB);
+    died(born(LOOP_CALL_GRADIENT, 512), 512);
+    born(LOOP_GRADIENT, 512 * MIB);
+    dies_at(LOOP_GRADIENT, MIB);
+    cr_expect_not(judgement.of_the_model);
+    expect_said("  next   a smaller batch or shape");
+}
+
+Test(held, one_tensor_that_is_most_of_the_device_is_what_to_make_smaller)
+{
+    born(LOOP_PARAMETER, MIB);
+    requested_bytes = 3 * GIB;
+    dies_at(LOOP_INPUT, MIB);
+    expect_said("  next   a smaller batch or shape for that one tensor");
+}
+
+/* Input, model and evaluation hold as much as each other: none of them is the line to name. */
+Test(held, the_way_is_the_line_that_called_all_of_them)
+{
+    struct ms_held_way way;
+
+    born(LOOP_PARAMETER, 8 * MIB);
+    born(LOOP_INPUT, KEPT);
+    born(LOOP_FORWARD, KEPT);
+    born(LOOP_EVALUATION, KEPT);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
+    cr_expect_str_eq(way.frame.function, "train");
+    cr_expect_eq(way.bytes, 3 * KEPT);
+    expect_said("  holds  300.0 MiB (97.4 % of live) by way of train.py in train\n");
+}
+
+Test(held, the_way_goes_as_deep_as_most_of_it)
+{
+    struct ms_held_way way;
+
+    born(LOOP_INPUT, KEPT);
+    born(LOOP_EVALUATION, KEPT);
+    born(LOOP_APPENDED, KEPT);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
+    cr_expect_str_eq(way.frame.function, "evaluate");
+    cr_expect_eq(way.bytes, 2 * KEPT);
+}
+
+Test(held, there_is_no_way_where_all_came_by_it)
+{
+    struct ms_held_way way;
+
+    born(LOOP_INPUT, KEPT);
+    born(LOOP_FORWARD, KEPT);
+    born(LOOP_EVALUATION, KEPT);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_not(ms_held_way(model, 0, moment_of_death(), &way), "it would be main");
+}
+
+/* train asked for 200 MiB itself, and by way of others for 50: it comes first once. */
+Test(held, the_way_is_not_said_twice)
+{
+    struct ms_held_way way;
+
+    born(LOOP_PARAMETER, 8 * MIB);
+    born(LOOP_INPUT, 2 * KEPT);
+    born(LOOP_FORWARD, KEPT / 2);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
+    expect_said("  holds  200.0 MiB (77.5 % of live) train.py in train   ");
+}
+
+Test(held, there_is_no_way_where_one_line_has_most)
+{
+    struct ms_held_way way;
+
+    born(LOOP_PARAMETER, 8 * MIB);
+    born(LOOP_KEPT, KEPT);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_not(ms_held_way(model, 0, moment_of_death(), &way), "the line itself says it");
+}
+
+Test(held, of_autograds_threads_the_line_is_who_called_autograd)
+{
+    born(LOOP_PARAMETER, 8 * MIB);
+    died(born(LOOP_CALL_GRADIENT, 512), 512);
+    /* A checkpointed part is computed again: its Python did not call autograd. */
+    died(born(LOOP_RECOMPUTED, ACTIVATION), ACTIVATION);
+    born(LOOP_GRADIENT, KEPT);
+    dies_at(NATIVE_GRADIENT, MIB);
+    cr_expect_eq(moment_of_death()->backward_site, LOOP_CALL_GRADIENT);
+    expect_said(", backward called by train.py in accumulate\n");
+}
