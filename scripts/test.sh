@@ -149,7 +149,9 @@ main() {
             part "install loops" install_loops || say "the packages of some loops could not be installed"
         fi
     fi
-    part "build" build_memshim "$MEMSHIM_BUILD" "-DMEMSHIM_SANITIZE=$sanitize"
+    local fuzz_part=-UMEMSHIM_FUZZ_PART # as tests/fuzz has it
+    if [[ $all == yes && -z $sanitize ]]; then fuzz_part=-DMEMSHIM_FUZZ_PART=1; fi
+    part "build" build_memshim "$MEMSHIM_BUILD" "-DMEMSHIM_SANITIZE=$sanitize" "$fuzz_part"
 
     local junit=$MEMSHIM_BUILD/ctest.xml logs=$MEMSHIM_BUILD/torch-logs log file
     rm -rf "$junit" "$logs"

@@ -16,7 +16,8 @@ from typing import Any
 
 from machine import BUILD, PROGRAMS, SANITIZER, ProcessTest, Result, program, run
 
-STANDSTILLS = int(os.environ.get("GATE_STANDSTILLS", "1000"))
+ALL = os.environ.get("MEMSHIM_TEST_ALL")
+STANDSTILLS = int(os.environ.get("GATE_STANDSTILLS", "1000" if ALL else "250"))
 SHIM = PROGRAMS / "libgate_memshim.so"
 MOST_INSTRUCTIONS = 20
 

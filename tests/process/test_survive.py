@@ -34,6 +34,7 @@ SCRIPT = ROOT / "tests" / "process" / "programs" / "survive.py"
 PYTHON = os.environ.get("MEMSHIM_PYTHON", sys.executable)
 VENV = Path(os.environ.get("MEMSHIM_VENV", ROOT / ".venv"))
 KIB = 1024
+FORKS = 300 if os.environ.get("MEMSHIM_TEST_ALL") else 40
 DEPTH = 64
 
 
@@ -67,7 +68,7 @@ class Native(SurviveTest):
 
     def test_fork_while_threads_capture(self) -> None:
         """Its children exit, leave without a word, or execute another program."""
-        self.survived("fork", 300, MEMSHIM_TRACE_LIMIT="64MiB")
+        self.survived("fork", FORKS, MEMSHIM_TRACE_LIMIT="64MiB")
 
     def check_handlers(self, scenario: str, interrupted: str = "handlers") -> None:
         trace = self.survived(scenario)

@@ -246,8 +246,32 @@ def run(
 ) -> Run:
     """Runs a script, by its path or by its name in tests/workloads, as so many ranks."""
     server = forks(shim=True)
+    return run_under_shim(
+        *(server, new_folder(server), script, arguments, ranks, timeout_s),
+        {"SIMGPU_CONTENTS": "none", **settings},
+    )
+
+
+def run_memshim(source: str, ranks: int = 1, **settings: object) -> harness.Job:
+    """Runs Python source text, as harness.run_memshim does."""
+    server = forks(shim=True)
     folder = new_folder(server)
-    memshim = {"MEMSHIM_OUTPUT": folder / "out", "MEMSHIM_RUN_ID": "run", "SIMGPU_CONTENTS": "none"}
+    script = folder / "script.py"
+    script.write_text(harness.script_text(source))
+    run = run_under_shim(server, folder, script, (), ranks, 200, settings)
+    return harness.Job(run.result, run.reports, run.texts)
+
+
+def run_under_shim(
+    server: Forks,
+    folder: Path,
+    script: str | Path,
+    arguments: Sequence[str],
+    ranks: int,
+    timeout_s: float,
+    settings: dict[str, object],
+) -> Run:
+    memshim = {"MEMSHIM_OUTPUT": folder / "out", "MEMSHIM_RUN_ID": "run"}
     result = run_in(server, folder, script, arguments, ranks, timeout_s, {**memshim, **settings})
     try:
         reports, texts = harness.reports_in(folder / "out")

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import subprocess
-import sys
-import tempfile
 import textwrap
 import unittest
 from pathlib import Path
 from typing import Any
 
+import forked
 import harness
 
 # Its quadratic scores are needed for a moment only, at which something else is smaller.
@@ -48,19 +46,18 @@ SCRIPT = textwrap.dedent(
 
 
 @functools.cache
+def script_of(batch: int, length: int) -> Path:
+    return harness.new_cache() / "train.py"
+
+
+@functools.cache
 def job(batch: int, length: int) -> Path:
     """The folder of a run, whose script lies in a folder of its own."""
-    folder = tempfile.TemporaryDirectory(prefix="memshim-test.")
-    atexit.register(folder.cleanup)
-    script = Path(folder.name) / "train.py"
+    script = script_of(batch, length)
     script.write_text(harness.script_text(SCRIPT))
-    harness.run_command(
-        [harness.CLI, "run", "--", sys.executable, script, str(batch), str(length)],
-        MEMSHIM_OUTPUT=f"{folder.name}/out",
-        SIMGPU_MEMORY="4GiB",
-        SIMGPU_CONTENTS="none",
-    ).check()
-    return harness.folders_in(Path(folder.name) / "out")[0]
+    run = forked.run(script, str(batch), str(length), SIMGPU_MEMORY="4GiB")
+    run.result.check()
+    return run.folders[0]
 
 
 def diff(*arguments: Path | str) -> dict[str, Any]:
@@ -81,7 +78,7 @@ class Diff(unittest.TestCase):
         for row in rows:
             self.assertEqual(row["a_bytes"], row["b_bytes"], row)
         files = {frame["file"] for row in rows for frame in row["frames"]}
-        self.assertIn(str(small.parents[2] / "train.py"), files)
+        self.assertIn(str(script_of(8, 256)), files)
 
     def test_steps_that_were_found(self) -> None:
         folder = job(16, 256)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import unittest
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import forked
 import harness
 
 
@@ -16,22 +17,13 @@ import harness
 class Kinds(unittest.TestCase):
     """Parameters, gradients and optimizer state are named right, to 5 % of their bytes."""
 
-    def check_job(self, script: str, *arguments: str, ranks: int = 1) -> list[dict[str, Any]]:
-        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
-            start = harness.torchrun(ranks) if ranks > 1 else [sys.executable]
-            result = harness.run_command(
-                [harness.CLI, "run", "--", *start, harness.WORKLOADS / script, *arguments],
-                MEMSHIM_OUTPUT=f"{folder}/out",
-                SIMGPU_DEVICES=ranks,
-                SIMGPU_CONTENTS="none",
-            )
-            reports, _ = harness.reports_in(Path(folder) / "out")
-        ends = sorted(result.check().lines("end"), key=lambda line: int(line["rank"]))
-        reports.sort(key=lambda report: int(report["process"]["rank"] or 0))
+    def check_job(self, script: str, *arguments: str, ranks: int = 1) -> Sequence[dict[str, Any]]:
+        run = forked.run(script, *arguments, ranks=ranks)
+        ends = sorted(run.result.check().lines("end"), key=lambda line: int(line["rank"]))
         self.assertEqual(len(ends), ranks)
-        for end, report in zip(ends, reports, strict=True):
+        for end, report in zip(ends, run.reports, strict=True):
             self.check_report(report, end)
-        return reports
+        return run.reports
 
     def check_report(self, report: dict[str, Any], end: dict[str, Any]) -> None:
         asked = {kind["kind"]: kind["bytes"] for kind in report["kinds"]}

@@ -7,6 +7,7 @@ import re
 import unittest
 from typing import Any
 
+import forked
 import harness
 
 MIB = 1 << 20
@@ -148,7 +149,7 @@ class SeenFromBelow(unittest.TestCase):
                   flush=True)
             os._exit(0)
         """
-        job = harness.run_memshim(source)
+        job = forked.run_memshim(source)
         end = job.result.check().lines("end")[0]
         tensors = job.only()["devices"][0]["tensors"]
         self.assertEqual(tensors["births"], end["births"])
@@ -163,7 +164,7 @@ class SeenFromBelow(unittest.TestCase):
             print(json.dumps({"event": "end",
                               "peaks": [torch.cuda.max_memory_allocated(d) for d in (0, 1)]}))
         """
-        job = harness.run_memshim(source, SIMGPU_DEVICES=2, MEMSHIM_FRACTION="0:0.5,1:0.25")
+        job = forked.run_memshim(source, SIMGPU_DEVICES=2, MEMSHIM_FRACTION="0:0.5,1:0.25")
         peaks = job.result.check().lines("end")[0]["peaks"]
         self.assertEqual(peaks, [3 * MIB, 9 * MIB])
         devices = job.only()["devices"]
@@ -335,7 +336,7 @@ OTHER_ERROR = """
 class OutOfMemory(unittest.TestCase):
     def test_fatal_as_without_the_shim(self) -> None:
         alone = harness.run(OOM, SIMGPU_MEMORY="4GiB")
-        job = harness.run_memshim(OOM, MEMSHIM_LIMIT="4GiB")
+        job = forked.run_memshim(OOM, MEMSHIM_LIMIT="4GiB")
         self.assertEqual(job.result.status, alone.status)
         for result in (alone, job.result):
             self.assertIn("torch.OutOfMemoryError: CUDA out of memory.", result.stderr)
@@ -383,7 +384,7 @@ class OutOfMemory(unittest.TestCase):
         self.check_said_once(source, MEMSHIM_TORCH="off")
 
     def test_a_batch_finder_recovers(self) -> None:
-        job = harness.run_memshim(FINDER, MEMSHIM_LIMIT="2500MiB")
+        job = forked.run_memshim(FINDER, MEMSHIM_LIMIT="2500MiB")
         end = job.result.check().lines("end")[0]
         self.assertEqual((end["size"], end["tries"]), (8, 2))
         report = job.only()
@@ -405,7 +406,7 @@ class OutOfMemory(unittest.TestCase):
         self.assertEqual(job.only()["devices"][0]["peak_live_bytes"], 1100 * MIB)
 
     def test_a_request_takes_nothing_from_its_own_pages(self) -> None:
-        job = harness.run_memshim(HALVES, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
+        job = forked.run_memshim(HALVES, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
         self.assertEqual([end["served"] for end in job.result.check().lines("end")], [False])
         report = job.only()
         self.assertGreater(len(report["oom_events"]), 1)
@@ -415,19 +416,19 @@ class OutOfMemory(unittest.TestCase):
         self.assertNotIn("fragmentation", job.result.stderr)
 
     def test_a_request_takes_nothing_from_its_own_tail(self) -> None:
-        job = harness.run_memshim(TAIL, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
+        job = forked.run_memshim(TAIL, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
         self.assertEqual([end["served"] for end in job.result.check().lines("end")], [False])
         for event in job.only()["oom_events"]:
             self.assertEqual(event["verdict"], "cap")
         self.assertNotIn("they lie in host memory", job.result.stderr)
 
     def test_a_request_takes_anothers_tail(self) -> None:
-        job = harness.run_memshim(OTHER_TAIL, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
+        job = forked.run_memshim(OTHER_TAIL, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
         job.result.check()
         self.assertNotIn("they lie in host memory", job.result.stderr)
 
     def test_another_error_of_the_drivers_is_named(self) -> None:
-        job = harness.run_memshim(OTHER_ERROR)
+        job = forked.run_memshim(OTHER_ERROR)
         job.result.check()
         events = job.only()["oom_events"]
         self.assertEqual([event["verdict"] for event in events], ["not_device", "cap"])
@@ -436,14 +437,14 @@ class OutOfMemory(unittest.TestCase):
 
     def test_what_a_request_lacks_is_spilled(self) -> None:
         """Where live memory may move to the host, the same request is served."""
-        job = harness.run_memshim(HALVES, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="auto")
+        job = forked.run_memshim(HALVES, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="auto")
         self.assertEqual([end["served"] for end in job.result.check().lines("end")], [True])
         self.assertEqual(job.only()["oom_events"], [])
         self.assertNotIn("they lie in host memory", job.result.stderr)
 
     def test_the_drivers_out_of_memory(self) -> None:
         """The device refuses although the cap has room."""
-        job = harness.run_memshim(OOM, SIMGPU_MEMORY="4GiB", SIMGPU_FAIL="cuMemCreate@*=2")
+        job = forked.run_memshim(OOM, SIMGPU_MEMORY="4GiB", SIMGPU_FAIL="cuMemCreate@*=2")
         self.assertEqual(job.result.status, 1)
         self.assertIn("torch.OutOfMemoryError", job.result.stderr)
         self.assertFalse(job.only()["oom_events"][-1]["recovered"])

@@ -515,7 +515,7 @@ class Ranks(unittest.TestCase):
         """Their sizes are compared, summed and put together by kernels of PyTorch, which the
         simulated device computes."""
         forked.run_source(OBJECTS, ranks=2, SIMGPU_DEVICES=2).check()
-        harness.run_memshim(OBJECTS, ranks=2, SIMGPU_DEVICES=2).result.check()
+        forked.run_memshim(OBJECTS, ranks=2).result.check()
 
     def test_what_small_kernels_compute(self) -> None:
         forked.run_source(

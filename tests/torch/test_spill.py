@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import functools
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 from typing import Any
 
+import forked
 import harness
 
 CONTEXT_BYTES = 400 << 20
@@ -66,17 +64,11 @@ def run_job(
     *job: str, cap_bytes: int | None = None, **settings: Any
 ) -> tuple[harness.Result, dict[str, Any]]:
     """What the job said, and memshim's report."""
-    with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
-        result = harness.run_command(
-            [harness.CLI, "run", "--", sys.executable, harness.WORKLOADS / job[0], *job[1:]],
-            MEMSHIM_OUTPUT=f"{folder}/out",
-            MEMSHIM_LIMIT=cap_bytes,
-            SIMGPU_MEMORY="64GiB",
-            SIMGPU_CONTENTS="none",
-            **{"MEMSHIM_SPILL": "auto", **settings},
-        )
-        (report,), _ = harness.reports_in(Path(folder) / "out")
-        return result, report
+    if cap_bytes is not None:
+        settings["MEMSHIM_LIMIT"] = cap_bytes
+    run = forked.run(*job, **{"SIMGPU_MEMORY": "64GiB", "MEMSHIM_SPILL": "auto", **settings})
+    (report,) = run.reports
+    return run.result, report
 
 
 @functools.cache

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import sys
-import tempfile
 import unittest
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
+import forked
 import harness
 
 
@@ -18,21 +17,12 @@ class Steps(unittest.TestCase):
 
     def check_job(
         self, script: str, *arguments: str, ranks: int = 1, passes: int = 1
-    ) -> list[dict[str, Any]]:
+    ) -> Sequence[dict[str, Any]]:
         """Counts are the script's own; passes: backward passes of one step, 0: they differ."""
-        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
-            start = harness.torchrun(ranks) if ranks > 1 else [sys.executable]
-            result = harness.run_command(
-                [harness.CLI, "run", "--", *start, harness.WORKLOADS / script, *arguments],
-                MEMSHIM_OUTPUT=f"{folder}/out",
-                SIMGPU_DEVICES=ranks,
-                SIMGPU_CONTENTS="none",
-            )
-            reports, texts = harness.reports_in(Path(folder) / "out")
-        ends = sorted(result.check().lines("end"), key=lambda line: int(line["rank"]))
-        reports.sort(key=lambda report: int(report["process"]["rank"] or 0))
+        run = forked.run(script, *arguments, ranks=ranks)
+        ends = sorted(run.result.check().lines("end"), key=lambda line: int(line["rank"]))
         self.assertEqual(len(ends), ranks)
-        for end, report in zip(ends, reports, strict=True):
+        for end, report in zip(ends, run.reports, strict=True):
             steps = report["steps"]
             self.assertEqual(steps["source"], "recurrence", steps)
             self.assertEqual(steps["count"], end["updates"], steps)
@@ -42,8 +32,8 @@ class Steps(unittest.TestCase):
             self.assertEqual(steps["evaluation_batches"], end["evaluation_batches"], steps)
             if passes:
                 self.assertEqual(steps["backward_passes"], passes * end["updates"], steps)
-        self.assertTrue(all("  steps  " in text for text in texts))
-        return reports
+        self.assertTrue(all("  steps  " in text for text in run.texts))
+        return run.reports
 
     def test_accumulated_gradients(self) -> None:
         small = ("--steps", "2", "--tokens", "16", "--width", "32", "--layers", "1")

@@ -13,7 +13,7 @@
 #include "report/trace/format.h"
 #include "synthetic.h"
 
-enum { SEEDS = 1500 };
+enum { SEEDS = 400 };
 
 static char *content;
 static size_t content_bytes;
