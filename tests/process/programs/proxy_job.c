@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "say.h"
+#include "scenario.h"
 #include "simgpu.h"
 #include "torch_double.h"
 
@@ -790,41 +791,29 @@ static void forwarded(void)
     EXPECT(simgpu_live("chunk") == 0);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} scenarios[] = {{"story", story},
-                 {"split", split},
-                 {"reborn", reborn},
-                 {"slow", slow},
-                 {"pinned", pinned},
-                 {"orders", orders},
-                 {"errors", errors},
-                 {"kinds", kinds},
-                 {"refused", refused},
-                 {"mismatch", mismatch},
-                 {"peers", peers},
-                 {"slow_across", slow_across},
-                 {"working_peers", working_peers},
-                 {"injected", injected},
-                 {"forwarded", forwarded},
-                 {"forked", forked},
-                 {"reset", reset}};
+static const struct scenario scenarios[] = {{"story", story},
+                                            {"split", split},
+                                            {"reborn", reborn},
+                                            {"slow", slow},
+                                            {"pinned", pinned},
+                                            {"orders", orders},
+                                            {"errors", errors},
+                                            {"kinds", kinds},
+                                            {"refused", refused},
+                                            {"mismatch", mismatch},
+                                            {"peers", peers},
+                                            {"slow_across", slow_across},
+                                            {"working_peers", working_peers},
+                                            {"injected", injected},
+                                            {"forwarded", forwarded},
+                                            {"forked", forked},
+                                            {"reset", reset}};
 
 int main(int argc, char **argv)
 {
-    EXPECT(argc == 2);
     MUST(cuInit(0));
     MUST(cuDeviceGet(&device, 0));
     MUST(cuDevicePrimaryCtxRetain(&context, device));
     MUST(cuCtxSetCurrent(context));
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        if (strcmp(scenarios[i].name, argv[1]) == 0) {
-            scenarios[i].run();
-            (void)printf("%s holds\n", argv[1]);
-            return 0;
-        }
-    }
-    (void)fprintf(stderr, "no scenario %s\n", argv[1]);
-    return 2;
+    return run_scenario(scenarios, sizeof scenarios / sizeof *scenarios, argc, argv);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "say.h"
+#include "scenario.h"
 #include "shim/memshim.h"
 #include "simgpu.h"
 
@@ -935,49 +936,37 @@ static void race(void)
     EXPECT(free_bytes() == before);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} scenarios[] = {{"vmm", vmm},
-                 {"vmm_cap", vmm_cap},
-                 {"told_free", told_free},
-                 {"loaded_late", loaded_late},
-                 {"reset", reset},
-                 {"destroyed_context", destroyed_context},
-                 {"many_contexts", many_contexts},
-                 {"contexts_at_once", contexts_at_once},
-                 {"reused_handle", reused_handle},
-                 {"pools", pools},
-                 {"given_back", given_back},
-                 {"pool_destroyed_first", pool_destroyed_first},
-                 {"many_pools", many_pools},
-                 {"pools_at_once", pools_at_once},
-                 {"reuse_flags", reuse_flags},
-                 {"identity", identity},
-                 {"not_mapped", not_mapped},
-                 {"spilled", spilled},
-                 {"arena", arena},
-                 {"peers", peers},
-                 {"gpudirect", gpudirect},
-                 {"no_gpudirect", no_gpudirect},
-                 {"capture", capture},
-                 {"injected", injected},
-                 {"race", race}};
+static const struct scenario scenarios[] = {{"vmm", vmm},
+                                            {"vmm_cap", vmm_cap},
+                                            {"told_free", told_free},
+                                            {"loaded_late", loaded_late},
+                                            {"reset", reset},
+                                            {"destroyed_context", destroyed_context},
+                                            {"many_contexts", many_contexts},
+                                            {"contexts_at_once", contexts_at_once},
+                                            {"reused_handle", reused_handle},
+                                            {"pools", pools},
+                                            {"given_back", given_back},
+                                            {"pool_destroyed_first", pool_destroyed_first},
+                                            {"many_pools", many_pools},
+                                            {"pools_at_once", pools_at_once},
+                                            {"reuse_flags", reuse_flags},
+                                            {"identity", identity},
+                                            {"not_mapped", not_mapped},
+                                            {"spilled", spilled},
+                                            {"arena", arena},
+                                            {"peers", peers},
+                                            {"gpudirect", gpudirect},
+                                            {"no_gpudirect", no_gpudirect},
+                                            {"capture", capture},
+                                            {"injected", injected},
+                                            {"race", race}};
 
 int main(int argc, char **argv)
 {
-    EXPECT(argc == 2);
     MUST(cuInit(0));
     MUST(cuDeviceGet(&device, 0));
     MUST(cuDevicePrimaryCtxRetain(&context, device));
     MUST(cuCtxSetCurrent(context));
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        if (strcmp(scenarios[i].name, argv[1]) == 0) {
-            scenarios[i].run();
-            (void)printf("%s holds\n", argv[1]);
-            return 0;
-        }
-    }
-    (void)fprintf(stderr, "no scenario %s\n", argv[1]);
-    return 2;
+    return run_scenario(scenarios, sizeof scenarios / sizeof *scenarios, argc, argv);
 }

@@ -455,20 +455,6 @@ static CUresult end_capture(CUstream handle, CUgraph *result)
     return status;
 }
 
-#define SIM_STREAM_PAIR(symbol, parameters, ...) \
-    CUresult symbol parameters                   \
-    {                                            \
-        SIM_ENTER(symbol);                       \
-        return __VA_ARGS__;                      \
-    }                                            \
-    CUresult symbol##_ptsz parameters            \
-    {                                            \
-        SIM_ENTER(symbol##_ptsz);                \
-        hStream = sim_per_thread(hStream);       \
-        return __VA_ARGS__;                      \
-    }                                            \
-    _Static_assert(1, "")
-
 SIM_STREAM_PAIR(cuStreamBeginCapture, (CUstream hStream),
                 begin(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0));
 SIM_STREAM_PAIR(cuStreamBeginCapture_v2, (CUstream hStream, CUstreamCaptureMode mode),

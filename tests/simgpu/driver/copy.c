@@ -190,22 +190,6 @@ static CUresult copy_line(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
     }                                            \
     _Static_assert(1, "")
 
-/* A function with a stream argument, and its variant in which 0 means the thread's own default
- * stream. */
-#define SIM_ASYNC_PAIR(symbol, parameters, ...) \
-    CUresult symbol parameters                  \
-    {                                           \
-        SIM_ENTER(symbol);                      \
-        return __VA_ARGS__;                     \
-    }                                           \
-    CUresult symbol##_ptsz parameters           \
-    {                                           \
-        SIM_ENTER(symbol##_ptsz);               \
-        hStream = sim_per_thread(hStream);      \
-        return __VA_ARGS__;                     \
-    }                                           \
-    _Static_assert(1, "")
-
 SIM_SYNC_PAIR(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),
               copy_line(dst, src, ByteCount, hStream, COPY_SYNC));
 SIM_SYNC_PAIR(cuMemcpyHtoD_v2, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),
@@ -214,18 +198,18 @@ SIM_SYNC_PAIR(cuMemcpyDtoH_v2, (void *dstHost, CUdeviceptr srcDevice, size_t Byt
               copy_line((CUdeviceptr)dstHost, srcDevice, ByteCount, hStream, COPY_SYNC));
 SIM_SYNC_PAIR(cuMemcpyDtoD_v2, (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),
               copy_line(dstDevice, srcDevice, ByteCount, hStream, COPY_SYNC));
-SIM_ASYNC_PAIR(cuMemcpyAsync,
-               (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
-               copy_line(dst, src, ByteCount, hStream, COPY_ASYNC));
-SIM_ASYNC_PAIR(cuMemcpyHtoDAsync_v2,
-               (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),
-               copy_line(dstDevice, (CUdeviceptr)srcHost, ByteCount, hStream, COPY_ASYNC));
-SIM_ASYNC_PAIR(cuMemcpyDtoHAsync_v2,
-               (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
-               copy_line((CUdeviceptr)dstHost, srcDevice, ByteCount, hStream, COPY_ASYNC));
-SIM_ASYNC_PAIR(cuMemcpyDtoDAsync_v2,
-               (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
-               copy_line(dstDevice, srcDevice, ByteCount, hStream, COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpyAsync,
+                (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+                copy_line(dst, src, ByteCount, hStream, COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpyHtoDAsync_v2,
+                (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),
+                copy_line(dstDevice, (CUdeviceptr)srcHost, ByteCount, hStream, COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpyDtoHAsync_v2,
+                (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+                copy_line((CUdeviceptr)dstHost, srcDevice, ByteCount, hStream, COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpyDtoDAsync_v2,
+                (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+                copy_line(dstDevice, srcDevice, ByteCount, hStream, COPY_ASYNC));
 
 /* ---- copies between contexts ----------------------------------------------------------------- */
 
@@ -274,11 +258,11 @@ SIM_SYNC_PAIR(cuMemcpyPeer,
                CUcontext srcContext, size_t ByteCount),
               copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream,
                         COPY_SYNC));
-SIM_ASYNC_PAIR(cuMemcpyPeerAsync,
-               (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
-                CUcontext srcContext, size_t ByteCount, CUstream hStream),
-               copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream,
-                         COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpyPeerAsync,
+                (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                 CUcontext srcContext, size_t ByteCount, CUstream hStream),
+                copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream,
+                          COPY_ASYNC));
 
 /* ---- rows and slices ------------------------------------------------------------------------- */
 
@@ -404,10 +388,10 @@ SIM_SYNC_PAIR(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *pCopy), copy_2d(pCopy, hStrea
 SIM_SYNC_PAIR(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *pCopy),
               copy_2d(pCopy, hStream, COPY_SYNC));
 SIM_SYNC_PAIR(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *pCopy), copy_3d(pCopy, hStream, COPY_SYNC));
-SIM_ASYNC_PAIR(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *pCopy, CUstream hStream),
-               copy_2d(pCopy, hStream, COPY_ASYNC));
-SIM_ASYNC_PAIR(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream),
-               copy_3d(pCopy, hStream, COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *pCopy, CUstream hStream),
+                copy_2d(pCopy, hStream, COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream),
+                copy_3d(pCopy, hStream, COPY_ASYNC));
 
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle, enum copy_mode mode)
 {
@@ -452,8 +436,8 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle, enum 
 
 SIM_SYNC_PAIR(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *pCopy),
               copy_3d_peer(pCopy, hStream, COPY_SYNC));
-SIM_ASYNC_PAIR(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
-               copy_3d_peer(pCopy, hStream, COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
+                copy_3d_peer(pCopy, hStream, COPY_ASYNC));
 
 static CUresult copy_array_line(CUarray array, size_t offset, const void *host, size_t bytes,
                                 bool to_array, CUstream handle, enum copy_mode mode)
@@ -472,15 +456,16 @@ SIM_SYNC_PAIR(cuMemcpyHtoA_v2,
 SIM_SYNC_PAIR(cuMemcpyAtoH_v2,
               (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount),
               copy_array_line(srcArray, srcOffset, dstHost, ByteCount, false, hStream, COPY_SYNC));
-SIM_ASYNC_PAIR(cuMemcpyHtoAAsync_v2,
-               (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
-                CUstream hStream),
-               copy_array_line(dstArray, dstOffset, srcHost, ByteCount, true, hStream, COPY_ASYNC));
-SIM_ASYNC_PAIR(cuMemcpyAtoHAsync_v2,
-               (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
-                CUstream hStream),
-               copy_array_line(srcArray, srcOffset, dstHost, ByteCount, false, hStream,
-                               COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpyHtoAAsync_v2,
+                (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
+                 CUstream hStream),
+                copy_array_line(dstArray, dstOffset, srcHost, ByteCount, true, hStream,
+                                COPY_ASYNC));
+SIM_STREAM_PAIR(cuMemcpyAtoHAsync_v2,
+                (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                 CUstream hStream),
+                copy_array_line(srcArray, srcOffset, dstHost, ByteCount, false, hStream,
+                                COPY_ASYNC));
 
 /* ---- batches --------------------------------------------------------------------------------- */
 

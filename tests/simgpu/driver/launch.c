@@ -166,21 +166,7 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
     return status == CUDA_SUCCESS ? sim_submit(stream, &work, NULL) : status;
 }
 
-#define SIM_LAUNCH_PAIR(symbol, parameters, ...) \
-    CUresult symbol parameters                   \
-    {                                            \
-        SIM_ENTER(symbol);                       \
-        return __VA_ARGS__;                      \
-    }                                            \
-    CUresult symbol##_ptsz parameters            \
-    {                                            \
-        SIM_ENTER(symbol##_ptsz);                \
-        hStream = sim_per_thread(hStream);       \
-        return __VA_ARGS__;                      \
-    }                                            \
-    _Static_assert(1, "")
-
-SIM_LAUNCH_PAIR(cuLaunchKernel,
+SIM_STREAM_PAIR(cuLaunchKernel,
                 (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                  unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                  unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
@@ -188,7 +174,7 @@ SIM_LAUNCH_PAIR(cuLaunchKernel,
                        (const unsigned[]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream,
                        kernelParams, extra));
 
-SIM_LAUNCH_PAIR(cuLaunchCooperativeKernel,
+SIM_STREAM_PAIR(cuLaunchCooperativeKernel,
                 (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                  unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                  unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),

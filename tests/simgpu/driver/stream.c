@@ -570,21 +570,6 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     return destroy(hStream);
 }
 
-/* Both flavours of a function whose stream argument is `hStream`. */
-#define SIM_STREAM_PAIR(symbol, parameters, expression) \
-    CUresult symbol parameters                          \
-    {                                                   \
-        SIM_ENTER(symbol);                              \
-        return expression;                              \
-    }                                                   \
-    CUresult symbol##_ptsz parameters                   \
-    {                                                   \
-        SIM_ENTER(symbol##_ptsz);                       \
-        hStream = sim_per_thread(hStream);              \
-        return expression;                              \
-    }                                                   \
-    _Static_assert(1, "")
-
 static CUresult synchronize(CUstream handle)
 {
     SIM_STREAM(handle, stream);

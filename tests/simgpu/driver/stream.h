@@ -64,6 +64,22 @@ static inline CUstream sim_per_thread(CUstream handle)
     return handle ? handle : CU_STREAM_PER_THREAD;
 }
 
+/* A function with an argument hStream, and its variant in which 0 means the thread's own default
+ * stream. Needs entry.h. */
+#define SIM_STREAM_PAIR(symbol, parameters, ...) \
+    CUresult symbol parameters                   \
+    {                                            \
+        SIM_ENTER(symbol);                       \
+        return __VA_ARGS__;                      \
+    }                                            \
+    CUresult symbol##_ptsz parameters            \
+    {                                            \
+        SIM_ENTER(symbol##_ptsz);                \
+        hStream = sim_per_thread(hStream);       \
+        return __VA_ARGS__;                      \
+    }                                            \
+    _Static_assert(1, "")
+
 /* Takes over *work, and adds it to the stream's order, or to its graph while the stream captures.
  * position may be NULL; it gets 0 if the work was captured. */
 CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *position);

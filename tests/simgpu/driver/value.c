@@ -8,20 +8,6 @@
 
 #include <string.h>
 
-#define SIM_STREAM_PAIR(symbol, parameters, ...) \
-    CUresult symbol parameters                   \
-    {                                            \
-        SIM_ENTER(symbol);                       \
-        return __VA_ARGS__;                      \
-    }                                            \
-    CUresult symbol##_ptsz parameters            \
-    {                                            \
-        SIM_ENTER(symbol##_ptsz);                \
-        stream = sim_per_thread(stream);         \
-        return __VA_ARGS__;                      \
-    }                                            \
-    _Static_assert(1, "")
-
 static CUresult value_operation(CUstream handle, enum sim_work_kind kind, CUdeviceptr address,
                                 uint64_t value, unsigned bytes, unsigned flags)
 {
@@ -36,23 +22,23 @@ static CUresult value_operation(CUstream handle, enum sim_work_kind kind, CUdevi
 }
 
 /* The two ABIs of each differ in the features that they require, not in what they do. */
-#define SIM_VALUE_FUNCTIONS(suffix)                                                             \
-    SIM_STREAM_PAIR(cuStreamWriteValue32##suffix,                                               \
-                    (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),  \
-                    value_operation(stream, SIM_WORK_WRITE_VALUE, addr, value, 4, flags));      \
-    SIM_STREAM_PAIR(cuStreamWriteValue64##suffix,                                               \
-                    (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),  \
-                    value_operation(stream, SIM_WORK_WRITE_VALUE, addr, value, 8, flags));      \
-    SIM_STREAM_PAIR(cuStreamWaitValue32##suffix,                                                \
-                    (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),  \
-                    value_operation(stream, SIM_WORK_WAIT_VALUE, addr, value, 4, flags));       \
-    SIM_STREAM_PAIR(cuStreamWaitValue64##suffix,                                                \
-                    (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),  \
-                    value_operation(stream, SIM_WORK_WAIT_VALUE, addr, value, 8, flags));       \
-    SIM_STREAM_PAIR(cuStreamBatchMemOp##suffix,                                                 \
-                    (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, \
-                     unsigned int flags),                                                       \
-                    batch(stream, count, paramArray, flags))
+#define SIM_VALUE_FUNCTIONS(suffix)                                                              \
+    SIM_STREAM_PAIR(cuStreamWriteValue32##suffix,                                                \
+                    (CUstream hStream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),  \
+                    value_operation(hStream, SIM_WORK_WRITE_VALUE, addr, value, 4, flags));      \
+    SIM_STREAM_PAIR(cuStreamWriteValue64##suffix,                                                \
+                    (CUstream hStream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),  \
+                    value_operation(hStream, SIM_WORK_WRITE_VALUE, addr, value, 8, flags));      \
+    SIM_STREAM_PAIR(cuStreamWaitValue32##suffix,                                                 \
+                    (CUstream hStream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),  \
+                    value_operation(hStream, SIM_WORK_WAIT_VALUE, addr, value, 4, flags));       \
+    SIM_STREAM_PAIR(cuStreamWaitValue64##suffix,                                                 \
+                    (CUstream hStream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),  \
+                    value_operation(hStream, SIM_WORK_WAIT_VALUE, addr, value, 8, flags));       \
+    SIM_STREAM_PAIR(cuStreamBatchMemOp##suffix,                                                  \
+                    (CUstream hStream, unsigned int count, CUstreamBatchMemOpParams *paramArray, \
+                     unsigned int flags),                                                        \
+                    batch(hStream, count, paramArray, flags))
 
 static CUresult one_of_batch(CUstream handle, const CUstreamBatchMemOpParams *p)
 {
@@ -118,11 +104,11 @@ static CUresult set_attribute(CUstream handle, CUstreamAttrID attribute,
 }
 
 SIM_STREAM_PAIR(cuStreamGetAttribute,
-                (CUstream stream, CUstreamAttrID attr, CUstreamAttrValue *value_out),
-                get_attribute(stream, attr, value_out));
+                (CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out),
+                get_attribute(hStream, attr, value_out));
 SIM_STREAM_PAIR(cuStreamSetAttribute,
-                (CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *value),
-                set_attribute(stream, attr, value));
+                (CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value),
+                set_attribute(hStream, attr, value));
 
 static CUresult copy_attributes(CUstream to, CUstream from)
 {
