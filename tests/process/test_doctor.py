@@ -79,7 +79,7 @@ class Doctor(ProcessTest):
         self.assertEqual(lines[-1], "memshim can serve here.")
         for line in lines[:-1]:
             self.assertIn(line.split()[0], ("ok", "limited", "missing"))
-        self.assertRegex(result.stdout, r"(?m)^ok +spill +device 0: .*/s down, .*/s up$")
+        self.assertRegex(result.stdout, r"(?m)^ok +spill +device 0: .*/s to the host, .*/s back$")
 
     def test_no_driver(self) -> None:
         report = self.ask(status=1, LD_LIBRARY_PATH=NOWHERE)
@@ -114,7 +114,7 @@ class Doctor(ProcessTest):
         self.assertEqual(device["down_bytes_per_s"], 0)
         level, says = self.finding(report, "spill")
         self.assertEqual(level, "limited")
-        self.assertIn("the driver offers no host memory", says)
+        self.assertIn("this driver cannot put host memory", says)
         self.assertTrue(device["managed_at_birth"])
 
     def test_host_chunks_that_fault(self) -> None:

@@ -299,11 +299,11 @@ class HostRoad(ProcessTest):
         self.assertEqual(self.remembered(), [FAULT])
         # The device fails doctor's trial too: the answer stays, and is named.
         (says,) = self.doctor(SIMGPU_FAIL="cuMemcpyDtoD@2=700")
-        self.assertIn("mapped host memory faults; it is tried again after a day", says)
+        self.assertIn("mapped host memory faults; it is tested again after a day", says)
         self.assertEqual(self.remembered(), [FAULT])
         # It works: the answer goes.
         (says,) = self.doctor()
-        self.assertIn("is no longer right and has been forgotten", says)
+        self.assertIn("was outdated and has been forgotten", says)
         self.assertEqual(self.remembered(), [])
         self.assertEqual(self.doctor(), [])
 
@@ -318,9 +318,7 @@ class HostRoad(ProcessTest):
         self.assertEqual(self.doctor(), [])
         other = self.cache / "memshim" / "mine"
         other.touch()
-        self.assertEqual(
-            self.doctor("--forget"), ["1 answers of earlier trials have been forgotten"]
-        )
+        self.assertEqual(self.doctor("--forget"), ["1 result of earlier tests forgotten"])
         self.assertEqual(list((self.cache / "memshim").iterdir()), [other])
         (self.cache / "memshim").chmod(0o777)
         self.assertIn("other users may write to it", self.doctor()[0])

@@ -183,8 +183,8 @@ static void find_remembered(const struct ms_doctor_remembered *remembered,
             remembered->folder.path, remembered->folder.trouble);
     }
     if (remembered->forget) {
-        say(out, "remembered", -1, MS_DOCTOR_OK, NULL,
-            "%u results of earlier tests have been forgotten", remembered->forgotten);
+        say(out, "remembered", -1, MS_DOCTOR_OK, NULL, "%u result%s of earlier tests forgotten",
+            remembered->forgotten, remembered->forgotten == 1 ? "" : "s");
     }
     for (size_t i = 0; i < remembered->count; i++) {
         find_kept(&remembered->list[i], remembered->folder.path, out);
