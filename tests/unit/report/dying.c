@@ -3,14 +3,11 @@
 #include "dying.h"
 
 #include <criterion/criterion.h>
-#include <string.h>
 
-#include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "report/render/answer.h"
-
-#include "synthetic.h"
+#include "report/trace/encoding.h"
 
 ms_trace_t *trace;
 static uint64_t next_id = 1;

@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is live when memory runs out, and the line by way of which most of it came. */
 #include <criterion/criterion.h>
-#include <string.h>
 
 #include "dying.h"
 #include "report/model/held_way.h"
-#include "report/model/leaks.h"
-#include "report/model/model.h"
-#include "report/model/reading/read_model.h"
-#include "report/model/site_rows.h"
-#include "report/model/survey/state.h"
-#include "report/model/survey/take.h"
-#include "report/model/verdict_report.h"
-#include "report/render/answer.h"
-#include "report/render/sites.h"
 
 TestSuite(held, .init = begin, .fini = end);
 

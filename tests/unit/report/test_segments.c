@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Growth where the trace has no tensors, or where tensors are blocks. */
 #include <criterion/criterion.h>
-#include <string.h>
 
 #include "dying.h"
-#include "report/model/held_way.h"
-#include "report/model/leaks.h"
-#include "report/model/model.h"
-#include "report/model/reading/read_model.h"
-#include "report/model/site_rows.h"
-#include "report/model/survey/state.h"
-#include "report/model/survey/take.h"
-#include "report/model/verdict_report.h"
-#include "report/render/answer.h"
 #include "report/render/sites.h"
 
 TestSuite(segments, .init = begin_unseen, .fini = end);
