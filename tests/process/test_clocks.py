@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts whose clocks differ, and an output folder that they share: times are compared by its clock."""
+"""Hosts whose clocks differ share an output folder: times are compared by that one's clock."""
 
 from __future__ import annotations
 

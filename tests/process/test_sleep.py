@@ -81,6 +81,5 @@ class Sleep(ProcessTest):
                     self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], CAP)
 
 
-
 if __name__ == "__main__":
     unittest.main()

@@ -10,6 +10,7 @@
 #include "event.h"
 #include "graph.h"
 #include "graph_user.h"
+#include "link.h"
 #include "memory.h"
 #include "module.h"
 #include "pool.h"
@@ -32,6 +33,7 @@
     KIND(sim_modules, "module", struct CUmod_st, KEPT)               \
     KIND(sim_functions_kind, "function", struct CUfunc_st, KEPT)     \
     KIND(sim_libraries, "library", struct CUlib_st, KEPT)            \
+    KIND(sim_links, "link", struct CUlinkState_st, KEPT)             \
     KIND(sim_kernels, "kernel", struct CUkern_st, KEPT)              \
     KIND(sim_graphs, "graph", struct CUgraph_st, KEPT)               \
     KIND(sim_graph_nodes, "graph_node", struct CUgraphNode_st, KEPT) \

@@ -56,6 +56,6 @@ bool sim_object_is(const struct sim_object_kind *kind, const void *handle);
 extern struct sim_object_kind sim_contexts, sim_streams, sim_events, sim_modules,
     sim_functions_kind, sim_graphs, sim_graph_nodes, sim_graph_execs, sim_pools, sim_chunks,
     sim_blocks, sim_mappings, sim_reservations, sim_libraries, sim_kernels, sim_arrays, sim_mipmaps,
-    sim_textures, sim_users, sim_greens;
+    sim_textures, sim_users, sim_greens, sim_links;
 
 #endif

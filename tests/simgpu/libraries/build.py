@@ -7,10 +7,11 @@ What PyTorch, ONNX Runtime and the libraries beside them import is read from the
 plugin for JAX and TensorFlow import nothing: they look functions up at run time, so that for them a
 double has every function that the library beside them exports. The functions that must answer
 something are in the object files beside this script, which were compiled with the simulated GPU;
-all others are generated here and return success. Prints, one path a line, what has to be preloaded;
-nothing when this interpreter has no framework for a GPU. SIMGPU_DIR holds the libraries of the
-simulated GPU. The result is kept in CACHE_DIR/torch-<hash>/ until the frameworks or the object
-files change.
+all others are generated here and return success. One line says all at once what the simulated GPU's
+own libraries (the runtime, the driver, NVML) lack of what the frameworks import. Prints, one path a
+line, what has to be preloaded; nothing when this interpreter has no framework for a GPU. SIMGPU_DIR
+holds the libraries of the simulated GPU. The result is kept in CACHE_DIR/torch-<hash>/ until they,
+the frameworks or the object files change.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from elf import ElfError, Import, read_symbols
+from elf import ElfError, Import, Symbols, read_symbols
 
 HERE = Path(__file__).resolve().parent
 
@@ -59,6 +60,16 @@ DOUBLES = (
     Double("libcupti", "", "simcupti_version", "cupti_version.h", r"(?!)()"),
     Double("libcusolver", "", "simcusolver_version", "no header", r"(?!)()", looked_up=True),
 )
+
+
+# The simulated GPU's own libraries, with the beginning of their functions' names where an import
+# carries no version.
+OWN = {
+    "libcuda.so.1": r"cu[A-Z]",
+    "libnvidia-ml.so.1": r"nvml[A-Z]",
+    "libcudart.so.12": r"(?!)",
+    "libcudart.so.13": r"(?!)",
+}
 
 
 class BuildError(Exception):
@@ -209,7 +220,20 @@ def link_double(
     )
 
 
-def link_all(libraries: Libraries, cc: str, folder: Path) -> None:
+def lacking(own: dict[str, set[str]], path: Path, symbols: Symbols) -> Iterator[str]:
+    """What a framework's file imports and the simulated GPU's library lacks."""
+    for soname, defined in own.items():
+        for entry in symbols.imports:
+            of_this = entry.library == soname or (
+                not entry.library and soname in symbols.needed and re.match(OWN[soname], entry.name)
+            )
+            if of_this and entry.name not in defined:
+                yield f"{entry.name} ({soname}, for {path.name})"
+
+
+def link_all(libraries: Libraries, simgpu: Path, cc: str, folder: Path) -> None:
+    own = {name: read_symbols(simgpu / name).defined for name in OWN}
+    lacks: set[str] = set()
     imports: set[Import] = set()
     needed = {path.name for path in libraries.looked_in}
     for path in libraries.importing:
@@ -218,6 +242,7 @@ def link_all(libraries: Libraries, cc: str, folder: Path) -> None:
         except ElfError:
             continue
         imports.update(symbols.imports)
+        lacks.update(lacking(own, path, symbols))
         needed.update(symbols.needed)
     names = [name for name in sorted(needed) if re.match(r"libcudart\.so\.\d+$", name)]
     for double in DOUBLES:
@@ -232,6 +257,7 @@ def link_all(libraries: Libraries, cc: str, folder: Path) -> None:
         link_double(double, soname, wanted, library_version(double), cc, folder)
         names.append(soname)
     (folder / "preload").write_text("\n".join(names) + "\n")
+    (folder / "lacks").write_text(", ".join(sorted(lacks)))
 
 
 def build(simgpu: Path, cache: Path, libraries: Libraries) -> list[Path]:
@@ -239,17 +265,22 @@ def build(simgpu: Path, cache: Path, libraries: Libraries) -> list[Path]:
     cc = compiler()
     if not (simgpu / "libcuda.so.1").exists():
         raise BuildError(f"{simgpu} has no libcuda.so.1: build memshim first (cmake --build)")
-    result = cache / f"torch-{fingerprint(libraries.all(), cc)}"
+    files = [*libraries.all(), *(simgpu / name for name in OWN)]
+    result = cache / f"torch-{fingerprint(files, cc)}"
     if not result.exists():
         with (cache / "torch.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not result.exists():
                 folder = Path(tempfile.mkdtemp(prefix="torch.", dir=cache))
                 try:
-                    link_all(libraries, cc, folder)
+                    link_all(libraries, simgpu, cc, folder)
                     folder.rename(result)
                 finally:
                     shutil.rmtree(folder, ignore_errors=True)
+    if lacks := (result / "lacks").read_text():
+        print(
+            f"simgpu: the simulated GPU lacks functions that are imported: {lacks}", file=sys.stderr
+        )
     names = (result / "preload").read_text().split()
     return [simgpu / name if name.startswith("libcudart") else result / name for name in names]
 

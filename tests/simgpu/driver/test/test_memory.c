@@ -405,6 +405,28 @@ Test(memory, injected_failures_come_in_runs_and_in_pairs)
     OK(cuMemGetInfo(&free, &total));
 }
 
+Test(memory, what_the_linker_makes_is_an_image)
+{
+    CUlinkState link;
+    CUmodule module;
+    CUfunction kernel;
+    void *image = NULL;
+    size_t bytes = 0;
+    char ptx[] = ".version 8.0";
+    begin();
+    OK(cuLinkCreate(0, NULL, NULL, &link));
+    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, ptx, sizeof ptx, "ptx", 0, NULL, NULL));
+    REFUSED(cuLinkAddData(link, CU_JIT_INPUT_PTX, NULL, 0, "ptx", 0, NULL, NULL),
+            CUDA_ERROR_INVALID_VALUE);
+    REFUSED(cuLinkAddFile(link, CU_JIT_INPUT_CUBIN, "/nowhere", 0, NULL, NULL),
+            CUDA_ERROR_FILE_NOT_FOUND);
+    OK(cuLinkComplete(link, &image, &bytes));
+    cr_assert_gt(bytes, 0);
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&kernel, module, "any"));
+    OK(cuLinkDestroy(link));
+}
+
 Test(memory, modules_declare_kernels_and_globals)
 {
     begin();
