@@ -30,6 +30,40 @@ SMALL_GPT_PARAMETERS = (
 )
 
 
+FIRST_CALLS = """
+    import ctypes
+    from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+
+    nccl, cuda = ctypes.CDLL("libnccl.so.2"), ctypes.CDLL("libcuda.so.1")
+
+    class Id(ctypes.Structure):
+        _fields_ = [("bytes", ctypes.c_char * 128)]
+
+    nccl.ncclCommInitRank.argtypes = [c_void_p, c_int, Id, c_int]
+    nccl.ncclCommDestroy.argtypes = [c_void_p]
+    nccl.ncclAllReduce.argtypes = [c_uint64, c_uint64, c_size_t, c_int, c_int, c_void_p, c_void_p]
+
+    def join():
+        unique, communicator = Id(), c_void_p()
+        assert nccl.ncclGetUniqueId(byref(unique)) == 0
+        assert nccl.ncclCommInitRank(byref(communicator), 1, unique, 0) == 0
+        return communicator
+
+    communicators = [join() for _ in range(3)]
+    context, block, value = c_void_p(), c_uint64(), c_int(7)
+    assert cuda.cuCtxGetCurrent(byref(context)) == 0 and context.value
+    assert cuda.cuMemAlloc_v2(byref(block), c_size_t(1 << 20)) == 0
+    assert cuda.cuMemcpyHtoD_v2(block, byref(value), c_size_t(4)) == 0
+    for communicator in communicators:
+        assert nccl.ncclAllReduce(block.value, block.value, 1, 2, 0, communicator, None) == 0
+    value.value = 0
+    assert cuda.cuMemcpyDtoH_v2(byref(value), block, c_size_t(4)) == 0
+    assert value.value == 7, value
+    for communicator in communicators[1:] + communicators[:1]:
+        assert nccl.ncclCommDestroy(communicator) == 0
+"""
+
+
 OBJECTS = """
     import os, torch
     import torch.distributed as dist
@@ -573,6 +607,10 @@ class Ranks(unittest.TestCase):
         self.assertEqual([end["rank"] for end in ends], [0, 1])
         self.assertEqual([end["steps"] for end in ends], [5, 5])
         return ends
+
+    def test_communicators_are_a_processs_first_calls(self) -> None:
+        """As under DeepSpeed; and there may be several."""
+        harness.run(FIRST_CALLS).check()
 
     def test_ddp_on_two_devices(self) -> None:
         for end in self.check_ranks("--vary", SIMGPU_DEVICES=2):
