@@ -13,9 +13,9 @@ static const struct {
     const char *note;
 } arenas[] = {
     {"libonnxruntime_providers_cuda.so",
-     "memshim sees the blocks that ONNX Runtime's arena takes, not the tensors in them; with its "
-     "CUDA provider's arena_extend_strategy=kSameAsRequested a block is as large as the request "
-     "that it serves"},
+     "memshim sees the blocks that ONNX Runtime's arena takes, not the tensors in them, unless its "
+     "CUDA provider has the options of memshim.onnxruntime.options(); with "
+     "arena_extend_strategy=kSameAsRequested a block is as large as the request that it serves"},
     {"librmm.so", "memshim sees the blocks that a pool or an arena of RMM takes, not what is in "
                   "them, unless memshim.rmm.seen() is put around it; it sees every allocation of "
                   "RMM's cuda and cuda_async resources"},

@@ -295,6 +295,42 @@ print(json.dumps({"same": seen(pool) is pool}))
 """
 
 
+# What ONNX Runtime's CUDA provider does with its options: it calls the functions at the addresses
+# from threads of its own.
+PROVIDER = (
+    DEVICE
+    + """
+import threading
+import memshim.onnxruntime
+options = memshim.onnxruntime.options()
+alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)(int(options["gpu_external_alloc"]))
+free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(int(options["gpu_external_free"]))
+empty = ctypes.CFUNCTYPE(None)(int(options["gpu_external_empty_cache"]))
+def live(): return memshim.stats().live_bytes
+def work():
+    first = alloc(4 << 20)
+    seen.append(live())
+    second = alloc(2 << 20)
+    seen.append(live())
+    free(first)
+    empty()
+    seen.append(live())
+    seen.append(alloc(1 << 36))
+seen = []
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+say(seen=seen, device=options["device_id"], same=memshim.onnxruntime.options() == options)
+"""
+)
+
+PROVIDER_ALONE = """
+import json
+import memshim.onnxruntime
+print(json.dumps({"options": memshim.onnxruntime.options()}))
+"""
+
+
 def tagged(report: dict[str, Any]) -> dict[str, int]:
     """Bytes asked for, by the path of tags."""
     found: dict[str, int] = {}
@@ -406,6 +442,17 @@ class Package(ProcessTest):
         made_up = {"rmm__mr": RMM, "rmm____init__": ""}
         said = json.loads(self.python(RESOURCE_ALONE, shim=False, **made_up).stdout)
         self.assertTrue(said["same"])
+
+    def test_each_tensor_of_onnx_runtime(self) -> None:
+        said = json.loads(self.python(PROVIDER, shim=True).stdout)
+        self.assertEqual(said["seen"], [4 * MIB, 6 * MIB, 2 * MIB, None])
+        self.assertEqual((said["device"], said["same"]), ("0", True))
+        for site in self.report()["call_sites"]:
+            self.assertIn("work", {frame["function"] for frame in site["frames"]})
+
+    def test_onnx_runtime_keeps_its_arena_without_memshim(self) -> None:
+        said = json.loads(self.python(PROVIDER_ALONE, shim=False).stdout)
+        self.assertEqual(said["options"], {})
 
     def test_callbacks_do_nothing_without_memshim(self) -> None:
         result = self.python(TRAINER, shim=False, transformers=TRANSFORMERS)
