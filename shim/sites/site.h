@@ -23,9 +23,9 @@ uint32_t ms_site_capture(uint64_t bytes);
 
 /* Until ms_site_lend_end the calling thread waits for others that work for it. The trace records
  * the call (MS_EVENT_CALL). What they allocate, if they have no Python stack, counts for this
- * thread's stack as it is now. If several threads
- * lend theirs, none counts, because it is unknown for whom a worker works. The guard is set, and no
- * lock is held. False: nothing is lent, and nothing is to be ended. */
+ * thread's stack as it is now. If several threads lend theirs, none counts, because it is unknown
+ * for whom a worker works. The guard is set, and no lock is held. False: nothing is lent, and
+ * nothing is to be ended. */
 bool ms_site_lend(void);
 void ms_site_lend_end(void);
 

@@ -43,6 +43,7 @@ static _Thread_local struct {
     uint64_t python_hash;
     uint32_t python_node; /* what was remembered of it */
     uint32_t tag;
+    struct ms_event event; /* the last one recorded */
 } now;
 
 const struct ms_options *ms_options(void)
@@ -53,6 +54,11 @@ const struct ms_options *ms_options(void)
 ms_trace_t *ms_session_trace(void)
 {
     return told != NULL ? (ms_trace_t *)&told : NULL;
+}
+
+void ms_session_emit(const struct ms_event *event)
+{
+    now.event = *event;
 }
 
 bool ms_trace_define(ms_trace_t *trace, uint32_t kind, const void *payload, size_t bytes)
@@ -430,6 +436,30 @@ Test(sites, a_remembered_python_stack_is_the_same_site)
     cr_assert_neq(others[0], sites[0]);
     cr_assert_eq(sites[0], sites[1]);
     cr_assert_eq(others[0], others[1]);
+}
+
+Test(sites, a_lent_stack_counts_for_those_without_one)
+{
+    const struct ms_python_frame caller = {.code = 5, .instruction = 1};
+    open_sites(MS_STACKS_FULL);
+    STAND_AT(0x100010, 0x200020);
+    run_python(&caller, 1);
+    cr_assert(ms_site_lend());
+    cr_assert_eq(now.event.kind, MS_EVENT_CALL);
+    now.python = (struct ms_python_stack){0};
+    const uint32_t lent = ms_site_capture(1);
+    const struct ms_site_definition *site = ms_definitions_site(told, lent);
+    cr_assert_eq(site->python, now.event.id);
+    ms_site_lend_end();
+    cr_assert_neq(ms_site_capture(1), lent);
+}
+
+Test(sites, a_call_without_a_stack_lends_none)
+{
+    open_sites(MS_STACKS_FULL);
+    now.python = (struct ms_python_stack){0};
+    cr_assert_not(ms_site_lend());
+    cr_assert_eq(now.event.kind, 0);
 }
 
 Test(sites, what_an_optimizers_closure_runs_is_the_models)
