@@ -192,10 +192,11 @@ int simgpu_is_known(uint64_t at, uint64_t bytes);
  * follows from the values at `from`. */
 void simgpu_note_carried(uint64_t at, uint64_t bytes, uint64_t from, uint64_t from_bytes);
 
-/* A kernel would note there that something went wrong: a reader gets the answer that nothing
- * did. */
-void simgpu_note_flag(uint64_t at, uint64_t bytes);
-int simgpu_is_flag(uint64_t at, uint64_t bytes);
+/* A kernel would note there whether something went wrong: a reader gets the answer that nothing
+ * did, which is 0 (isnan) or 1 (isfinite). */
+enum simgpu_flag { SIMGPU_NO_FLAG, SIMGPU_FLAG_WRONG, SIMGPU_FLAG_FINE };
+void simgpu_note_flag(uint64_t at, uint64_t bytes, enum simgpu_flag kind);
+enum simgpu_flag simgpu_flag_of(uint64_t at, uint64_t bytes);
 
 /* Doubles of other libraries (NCCL) call this before they store to memory themselves. */
 void simgpu_note_write(uint64_t at, uint64_t bytes);

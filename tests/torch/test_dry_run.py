@@ -106,6 +106,7 @@ for step in range(3):
     scaler.update()
     total += loss.detach()
     assert not torch.isnan(loss).any()
+    assert torch.isfinite(loss) and torch.isfinite(model.weight).all()
     got = [loss.item(), total.item(), loss.half().item(), loss.bfloat16().item()]
     whole = torch.arange(10, device="cuda").tolist()
     rows = x[x > 0].shape[0]
@@ -276,6 +277,7 @@ class DryRun(unittest.TestCase):
             for read in (
                 (line("scaler.step"), "flag", "float32", 3),
                 (line("isnan"), "flag", "bool", 3),
+                (line("isfinite"), "flag", "bool", 6),
                 (line("got = "), "value", "float32", 6),
                 (line("got = "), "value", "float16", 3),
                 (line("got = "), "value", "bfloat16", 3),

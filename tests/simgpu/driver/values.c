@@ -28,7 +28,8 @@ struct spans {
 static struct spans written; /* by a host, or received from another rank's such memory, or computed
                                 from such memory */
 static struct spans filled;  /* by a memset: the program may read what kernels then add to it */
-static struct spans flags;   /* where a host reads whether something went wrong */
+static struct spans wrong;   /* where a host reads whether something went wrong */
+static struct spans fine;    /* where a host reads whether all is well */
 
 /* The index of the first that ends after `begin`. */
 static size_t find(const struct spans *spans, uint64_t begin)
@@ -120,7 +121,8 @@ void simgpu_forget(uint64_t at, uint64_t bytes)
 {
     sim_lock();
     note(at, bytes, false);
-    cut(&flags, at, at + bytes);
+    cut(&wrong, at, at + bytes);
+    cut(&fine, at, at + bytes);
     sim_unlock();
 }
 
@@ -149,21 +151,29 @@ void simgpu_note_carried(uint64_t at, uint64_t bytes, uint64_t from, uint64_t fr
     sim_unlock();
 }
 
-void simgpu_note_flag(uint64_t at, uint64_t bytes)
+void simgpu_note_flag(uint64_t at, uint64_t bytes, enum simgpu_flag kind)
 {
     sim_lock();
-    if (sim_settings.values != SIM_VALUES_MEMORY && bytes) {
-        add(&flags, at, at + bytes);
+    if (sim_settings.values != SIM_VALUES_MEMORY && bytes && kind != SIMGPU_NO_FLAG) {
+        add(kind == SIMGPU_FLAG_FINE ? &fine : &wrong, at, at + bytes);
     }
     sim_unlock();
 }
 
-int simgpu_is_flag(uint64_t at, uint64_t bytes)
+static enum simgpu_flag flag_of(uint64_t at, uint64_t bytes)
+{
+    return bytes == 0                      ? SIMGPU_NO_FLAG
+           : holds(&wrong, at, at + bytes) ? SIMGPU_FLAG_WRONG
+           : holds(&fine, at, at + bytes)  ? SIMGPU_FLAG_FINE
+                                           : SIMGPU_NO_FLAG;
+}
+
+enum simgpu_flag simgpu_flag_of(uint64_t at, uint64_t bytes)
 {
     sim_lock();
-    bool is = holds(&flags, at, at + bytes) && bytes;
+    enum simgpu_flag kind = flag_of(at, bytes);
     sim_unlock();
-    return is;
+    return kind;
 }
 
 /* ---- who reads ------------------------------------------------------------------------------- */
@@ -190,7 +200,7 @@ typedef void tell_t(int device, const void *at, size_t bytes, unsigned reader, u
 static void tell(const struct sim_device *device, const void *at, size_t bytes)
 {
     unsigned how =
-        holds(&flags, (uint64_t)at, (uint64_t)at + bytes) ? SIMGPU_READER_FLAG : reader.reader;
+        flag_of((uint64_t)at, bytes) != SIMGPU_NO_FLAG ? SIMGPU_READER_FLAG : reader.reader;
     static tell_t *told;
     static bool known;
     if (!known) {
@@ -226,7 +236,10 @@ static struct sim_answer answer_to(uint64_t at, size_t bytes)
     if (sim_settings.values == SIM_VALUES_ZEROS && holds(&filled, at, at + bytes)) {
         answer.kind = SIM_ANSWER_MEMORY;
     }
-    if (sim_settings.values == SIM_VALUES_RANDOM && !holds(&flags, at, at + bytes)) {
+    if (sim_settings.values != SIM_VALUES_MEMORY && flag_of(at, bytes) == SIMGPU_FLAG_FINE) {
+        answer.kind = SIM_ANSWER_TRUE;
+    }
+    if (sim_settings.values == SIM_VALUES_RANDOM && flag_of(at, bytes) == SIMGPU_NO_FLAG) {
         answer.kind = SIM_ANSWER_RANDOM;
         answer.seed = mix((sim_settings.seed << 40) + ((uint64_t)reader.reader << 32) +
                           ((uint64_t)reader.type << 24) +
@@ -304,7 +317,7 @@ static void store(const struct sim_answer *answer, uint64_t draw, size_t bytes, 
 void sim_values_answer(const struct sim_answer *answer, uint64_t row, void *to, size_t bytes)
 {
     size_t each = element_bytes(answer->type);
-    memset(to, 0, bytes);
+    memset(to, answer->kind == SIM_ANSWER_TRUE, bytes);
     for (size_t i = 0; each && answer->kind == SIM_ANSWER_RANDOM && (i + 1) * each <= bytes; i++) {
         store(answer, mix(answer->seed + (row << 32) + i), each, (char *)to + i * each);
     }

@@ -36,7 +36,7 @@ enum sim_work_kind {
 
 /* The host's result from memory that no host wrote (values.h). */
 struct sim_answer {
-    enum { SIM_ANSWER_MEMORY, SIM_ANSWER_ZEROS, SIM_ANSWER_RANDOM } kind;
+    enum { SIM_ANSWER_MEMORY, SIM_ANSWER_ZEROS, SIM_ANSWER_TRUE, SIM_ANSWER_RANDOM } kind;
     unsigned type; /* SIMGPU_BOOL and the like; 0: unknown */
     uint64_t most; /* the largest whole number; 0: unknown */
     uint64_t seed;

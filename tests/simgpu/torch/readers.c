@@ -23,7 +23,7 @@
 #pragma weak simgpu_read_as
 #pragma weak simgpu_forget
 #pragma weak simgpu_note_flag
-#pragma weak simgpu_is_flag
+#pragma weak simgpu_flag_of
 
 #define TORCH_CUDA 1 /* c10::DeviceType::CUDA */
 
@@ -155,7 +155,7 @@ void UNSCALE(const void *grads, size_t count, tensor_t *found_inf, tensor_t *sca
     next = next ? next : (unscale_t *)real_in("libtorch_cpu.so", TEXT(UNSCALE));
     learn();
     if (simgpu_note_flag && is_on_gpu(found_inf) && about.data && about.data(found_inf, &at) == 0) {
-        simgpu_note_flag((uint64_t)at, sizeof(float));
+        simgpu_note_flag((uint64_t)at, sizeof(float), SIMGPU_FLAG_WRONG);
     }
     next(grads, count, found_inf, scale);
 }
@@ -194,59 +194,76 @@ void *NONZERO(void *result, tensor_t *self)
     return next(result, self);
 }
 
-/* at::Tensor isnan(const at::Tensor &self), isinf, and any, which combines their answers: one byte
- * for each element. */
-#    define ISNAN _ZN2at4_ops5isnan4callERKNS_6TensorE
-#    define ISINF _ZN2at4_ops5isinf4callERKNS_6TensorE
-#    define ANY   _ZN2at4_ops3any4callERKNS_6TensorE
+/* at::Tensor isnan(const at::Tensor &self), isinf, isfinite, and any and all, which combine their
+ * answers: one byte for each element. */
+#    define ISNAN    _ZN2at4_ops5isnan4callERKNS_6TensorE
+#    define ISINF    _ZN2at4_ops5isinf4callERKNS_6TensorE
+#    define ISFINITE _ZN2at4_ops8isfinite4callERKNS_6TensorE
+#    define ANY      _ZN2at4_ops3any4callERKNS_6TensorE
+#    define ALL      _ZN2at4_ops3all4callERKNS_6TensorE
 EXPORT reader_t ISNAN;
 EXPORT reader_t ISINF;
+EXPORT reader_t ISFINITE;
 EXPORT reader_t ANY;
+EXPORT reader_t ALL;
 
-static void flag(tensor_t *tensor)
+static void flag(tensor_t *tensor, enum simgpu_flag kind)
 {
     void *at = NULL;
     learn();
     if (simgpu_note_flag && is_on_gpu(tensor) && about.data && about.data(tensor, &at) == 0) {
-        simgpu_note_flag((uint64_t)at, elements_of(tensor));
+        simgpu_note_flag((uint64_t)at, elements_of(tensor), kind);
     }
 }
 
-static bool is_flag(tensor_t *tensor)
+static enum simgpu_flag flag_of(tensor_t *tensor)
 {
     void *at = NULL;
     learn();
-    return simgpu_is_flag && is_on_gpu(tensor) && about.data && about.data(tensor, &at) == 0 &&
-           simgpu_is_flag((uint64_t)at, elements_of(tensor));
+    return simgpu_flag_of && is_on_gpu(tensor) && about.data && about.data(tensor, &at) == 0
+               ? simgpu_flag_of((uint64_t)at, elements_of(tensor))
+               : SIMGPU_NO_FLAG;
+}
+
+/* Calls the real one, and notes what its result says. */
+static void *answer(reader_t **next, const char *name, void *result, tensor_t *self,
+                    enum simgpu_flag kind)
+{
+    *next = *next ? *next : (reader_t *)real_in("libtorch_cpu.so", name);
+    (*next)(result, self);
+    if (kind != SIMGPU_NO_FLAG) {
+        flag(result, kind);
+    }
+    return result;
 }
 
 void *ISNAN(void *result, tensor_t *self)
 {
     static reader_t *next;
-    next = next ? next : (reader_t *)real_in("libtorch_cpu.so", TEXT(ISNAN));
-    next(result, self);
-    flag(result);
-    return result;
+    return answer(&next, TEXT(ISNAN), result, self, SIMGPU_FLAG_WRONG);
 }
 
 void *ISINF(void *result, tensor_t *self)
 {
     static reader_t *next;
-    next = next ? next : (reader_t *)real_in("libtorch_cpu.so", TEXT(ISINF));
-    next(result, self);
-    flag(result);
-    return result;
+    return answer(&next, TEXT(ISINF), result, self, SIMGPU_FLAG_WRONG);
+}
+
+void *ISFINITE(void *result, tensor_t *self)
+{
+    static reader_t *next;
+    return answer(&next, TEXT(ISFINITE), result, self, SIMGPU_FLAG_FINE);
 }
 
 void *ANY(void *result, tensor_t *self)
 {
     static reader_t *next;
-    const bool of_flags = is_flag(self);
-    next = next ? next : (reader_t *)real_in("libtorch_cpu.so", TEXT(ANY));
-    next(result, self);
-    if (of_flags) {
-        flag(result);
-    }
-    return result;
+    return answer(&next, TEXT(ANY), result, self, flag_of(self));
+}
+
+void *ALL(void *result, tensor_t *self)
+{
+    static reader_t *next;
+    return answer(&next, TEXT(ALL), result, self, flag_of(self));
 }
 #endif
