@@ -225,9 +225,10 @@ class DryRun(DryRunTest):
 
     def test_commands_that_fail(self) -> None:
         for command, status, said in (
-            (["true"], 1, "no process of the command used a device; the command ended in order"),
-            (["false"], 1, "ended with status 1, by itself"),
-            (["bash", "-c", "kill -9 $$"], 1, "ended of signal 9"),
+            (["true"], 1, "no process of the command used a device; the command ended normally"),
+            (["true"], 1, "Does it run on the CPU, because of an option or of a PyTorch without"),
+            (["false"], 1, "the command failed: it ended with status 1"),
+            (["bash", "-c", "kill -9 $$"], 1, "signal 9 ended it"),
             (["/nonexistent/program"], 127, "cannot run '/nonexistent/program'"),
             (["/etc/passwd"], 126, "cannot run '/etc/passwd'"),
             (["--ranks-of", "2", "--only", "0", "/nonexistent"], 127, "cannot run '/nonexistent'"),
@@ -245,7 +246,7 @@ class DryRun(DryRunTest):
         host = "import socket; socket.getaddrinfo('nowhere.invalid', 80)"
         hub = "import os; os.stat('/nowhere/hub/models--acme--tiny-2b')"
         for code, said in (
-            (device, "It asked for device 3, the first is 0: --gpus 4 simulates so many."),
+            (device, "It asked for device 3, counted from 0: --gpus 4 simulates enough of them."),
             (host, "It looked for the host nowhere.invalid, which was not found"),
             (hub, "It looked for acme/tiny-2b of the Hugging Face hub, which is not on this"),
         ):
@@ -253,7 +254,7 @@ class DryRun(DryRunTest):
             self.assertEqual(result.status, 1, result.describe())
             self.assertIn(said, result.stdout)
         result = self.dry_run("--gpus", "4", "--", sys.executable, "-c", device)
-        self.assertIn("the command ended in order", result.stdout)
+        self.assertIn("the command ended normally", result.stdout)
         self.assertNotIn("It asked", result.stdout)
 
     def test_wrong_calls(self) -> None:
@@ -300,7 +301,7 @@ class DryRun(DryRunTest):
         other.write_text("kept")
         script = f"echo zeros > {checkpoint} && rm {other} && touch new && cat {checkpoint}"
         result = self.dry_run("--", "bash", "-c", script)
-        self.assertIn("the command ended in order", result.stdout, result.describe())
+        self.assertIn("the command ended normally", result.stdout, result.describe())
         self.assertIn("zeros", result.stderr)
         self.assertEqual(checkpoint.read_bytes(), bytes(range(256)))
         self.assertEqual(other.read_text(), "kept")
@@ -342,7 +343,7 @@ class DryRun(DryRunTest):
         """A /proc that is mounted elsewhere, as in a container's root, is left as it is."""
         script = f"mkdir proc && mount -t proc proc proc && {CLI} dry-run -- ls proc/self/status"
         result = self.unshared(script, "-p", "-f")
-        self.assertIn("the command ended in order", result.stdout, result.describe())
+        self.assertIn("the command ended normally", result.stdout, result.describe())
         self.assertIn("proc/self/status", result.stderr)
 
     def test_folders_that_vanish(self) -> None:
@@ -368,7 +369,7 @@ while os.getppid() == {os.getpid()}:
         try:
             for _ in range(4):
                 result = self.unshared(script)
-                self.assertIn("the command ended in order", result.stdout, result.describe())
+                self.assertIn("the command ended normally", result.stdout, result.describe())
                 self.assertFalse(any((busy / "a:b,c").iterdir()))
         finally:
             renaming.kill()
@@ -428,7 +429,7 @@ while os.getppid() == {os.getpid()}:
         workers += "print('squares', p.map(int(2).__pow__, [3, 4]), flush=True); p.close()"
         result = self.dry_run("--", sys.executable, "-c", PROGRAM + workers)
         self.assertIn("squares [8, 16]", result.check().stderr)
-        self.assertIn("the command ended in order", result.stdout)
+        self.assertIn("the command ended normally", result.stdout)
         nvml = """
 import ctypes
 nvml, name = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(96)
@@ -492,7 +493,7 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
         text = self.dry_run(*self.program()).check().stdout
         self.assertIn(f"memshim {version} was", text)
         self.assertIn("compared with one card, an H200, on 10 jobs (PyTorch 2.11.0, commit", text)
-        self.assertIn("of this machine's memory, the most of one process", text)
+        self.assertIn("of this machine's memory, one process held at most", text)
 
     def test_host_memory(self) -> None:
         """A command that takes more than it may is ended, with its children, and it is said; what
@@ -517,7 +518,7 @@ for child in children:
         result, answer = self.answer(*limit, "--", sys.executable, "-c", both)
         self.assertEqual((result.status, answer["end"]), (1, "host memory"), result.describe())
         self.assertEqual(answer["host_limit_bytes"], 300 * MIB)
-        self.assertIn("of this machine's memory, of 300.0 MiB that it may", result.stderr)
+        self.assertIn("of this machine's memory, and may hold 300.0 MiB: it is ended", result.stderr)
         self.assertEqual(len(answer["ranks"]), 2)
         text = self.dry_run(*limit, "--", sys.executable, "-c", both).stdout
         self.assertIn("it took more than 300.0 MiB of this machine's memory", text)

@@ -62,21 +62,21 @@ struct ms_dry_card_row ms_dry_card_row(const struct ms_dry_answer *answer, size_
 static void add_asked(const struct ms_dry_asked *asked, struct ms_buffer *out)
 {
     if (asked->device >= 0) {
-        ms_buffer_format(out,
-                         "It asked for device %d, the first is 0: --gpus %d simulates so many.\n",
-                         asked->device, asked->device + 1);
+        ms_buffer_format(
+            out, "It asked for device %d, counted from 0: --gpus %d simulates enough of them.\n",
+            asked->device, asked->device + 1);
     }
     if (asked->host[0]) {
         ms_buffer_add(out, "It looked for the host ");
         ms_buffer_add_plain(out, asked->host);
-        ms_buffer_add(out, ", which was not found: have what it fetches there before.\n");
+        ms_buffer_add(out, ", which was not found. Fetch what it needs from there before.\n");
     }
     if (asked->hub[0]) {
         ms_buffer_add(out, "It looked for ");
         ms_buffer_add_plain(out, asked->hub);
         ms_buffer_add(out,
                       " of the Hugging Face hub, which is not on this machine, and a dry run is "
-                      "offline:\nfetch it before, or see --offline-weights and "
+                      "offline.\nFetch it before, or see --offline-weights and "
                       "--data-stub.\n");
     }
 }
@@ -90,27 +90,33 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
     if (!rank) {
         ms_buffer_add(out, "no process of the command used a device");
     } else if (rank->steps > 0) {
-        ms_buffer_format(out, "%s step%s of the optimizer seen%s", MS_COUNT(rank->steps),
-                         rank->steps == 1 ? "" : "s",
-                         rank->has_state ? "" : ", which made no state");
+        ms_buffer_format(out,
+                         rank->has_state ? "%s step%s of the optimizer seen"
+                                         : "%s step%s seen, and no optimizer state",
+                         MS_COUNT(rank->steps), rank->steps == 1 ? "" : "s");
     } else {
-        ms_buffer_add(out, "no step of an optimizer was seen: what a step needs is not in here");
+        ms_buffer_add(out,
+                      "no step of an optimizer was seen, so that the answer lacks what one needs");
     }
     if (answer->end == MS_DRY_FAILED && answer->status < 0) {
-        ms_buffer_format(out, "; the command ended of signal %d, by itself", -answer->status);
+        ms_buffer_format(out, "; the command failed: signal %d ended it", -answer->status);
     } else if (answer->end == MS_DRY_FAILED) {
-        ms_buffer_format(out, "; the command ended with status %d, by itself", answer->status);
+        ms_buffer_format(out, "; the command failed: it ended with status %d", answer->status);
     } else if (answer->end == MS_DRY_INTERRUPTED) {
-        ms_buffer_add(out, "; interrupted: of what was seen until then");
+        ms_buffer_add(out, "; interrupted: the answer covers what was seen until then");
     } else if (answer->end == MS_DRY_HOST_FULL) {
-        ms_buffer_format(out, "; it was ended, since it took more than %s of this machine's memory",
+        ms_buffer_format(out,
+                         "; it was ended, because it took more than %s of this machine's memory",
                          MS_BYTES(answer->host_limit_bytes));
     } else if (answer->end == MS_DRY_ENDED) {
-        ms_buffer_add(out, "; the command ended in order");
+        ms_buffer_add(out, "; the command ended normally");
     }
     ms_buffer_format(out, " (%s)\n", MS_DURATION(answer->elapsed_ns));
     if (answer->end == MS_DRY_FAILED) {
         add_asked(&answer->asked, out);
+    } else if (answer->end == MS_DRY_ENDED && !rank) {
+        ms_buffer_add(out, "Does it run on the CPU, because of an option or of a PyTorch without "
+                           "CUDA?\n");
     }
 }
 
@@ -173,8 +179,9 @@ static void add_nccl(const struct ms_card *card, const struct ms_dry_rank *rank,
     if (rank->nccl_bytes == 0) {
         return;
     }
-    ms_buffer_format(out, "  NCCL     %s for its own, among what is charged: from a table, %s (%u ",
-                     MS_BYTES(rank->nccl_bytes), ms_card_known_name(nccl.known), nccl.channels);
+    ms_buffer_format(
+        out, "  NCCL     %s for its own buffers, included in charged; from a table, %s (%u ",
+        MS_BYTES(rank->nccl_bytes), ms_card_known_name(nccl.known), nccl.channels);
     if (nccl.on_host) {
         ms_buffer_add(out, "channels, buffers on the host)\n");
     } else {
@@ -253,19 +260,19 @@ static void add_cudnn(const struct ms_dry_cudnn *cudnn, struct ms_buffer *out)
         ms_buffer_format(
             out,
             "  cuDNN    recurrent networks: work space of %s and reserve space of %s at most for a "
-            "call;\n           in the figures above, by a bound and not by cuDNN\n",
+            "call;\n           included above, by a bound and not by cuDNN\n",
             MS_BYTES(cudnn->work_bytes), MS_BYTES(cudnn->reserve_bytes));
     }
     if (cudnn->convolution_bytes > 0) {
         ms_buffer_format(out,
-                         "  cuDNN    convolutions: work space of %s at most for a call; in the "
-                         "figures above,\n           by a bound and not by cuDNN, which may choose "
+                         "  cuDNN    convolutions: work space of %s at most for a call; included "
+                         "above,\n           by a bound and not by cuDNN, which may choose "
                          "otherwise for another card\n",
                          MS_BYTES(cudnn->convolution_bytes));
     }
     if (cudnn->missed_bytes > 0) {
         ms_buffer_format(out,
-                         "  cuDNN    convolutions: for a work space of %s there was no room; an "
+                         "  cuDNN    convolutions: there was no room for a work space of %s; an "
                          "algorithm without\n           one served, which is slower\n",
                          MS_BYTES(cudnn->missed_bytes));
     }
@@ -283,13 +290,14 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     }
     if (answer->ample) {
         ms_buffer_format(
-            out, "It does not fit that card: what follows is of a run with memory enough.\n");
+            out, "It does not fit that card. What follows is from a run with enough memory.\n");
     }
     if (answer->world > 0) {
-        ms_buffer_format(out,
-                         "One rank of %s, alone: what the others bring to a collective is taken to "
-                         "be as its own.\n",
-                         MS_COUNT(answer->world));
+        ms_buffer_format(
+            out,
+            "One rank of %s ran alone. The others' part of a collective counts as equal "
+            "to its own.\n",
+            MS_COUNT(answer->world));
     }
     ms_buffer_add(out, "\n");
     add_rank_lines(answer, out);
@@ -297,10 +305,11 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_dry_schedules_text(answer, out);
     add_cudnn(&answer->cudnn, out);
     if (answer->host_bytes > 0) {
-        ms_buffer_format(out,
-                         "  host     %s of this machine's memory, the most of one process; %s of "
-                         "all at a time\n",
-                         MS_BYTES(answer->host_bytes), MS_BYTES(answer->host_all_bytes));
+        ms_buffer_format(
+            out,
+            "  host     of this machine's memory, one process held at most %s, and all "
+            "together %s\n",
+            MS_BYTES(answer->host_bytes), MS_BYTES(answer->host_all_bytes));
     }
     if (rank->replayed) {
         ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
@@ -310,8 +319,8 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
         }
     }
     ms_dry_values_text(answer, out);
-    ms_buffer_add(out, "\nNo kernel ran: memory that follows values is not in here. Memory of "
-                       "contexts is from a table.\n");
+    ms_buffer_add(out, "\nNo kernel ran, so memory that depends on computed values is not "
+                       "included.\nThe memory of contexts is from a table.\n");
     ms_dry_compared_text(answer->version, out);
     if (answer->report) {
         ms_buffer_add(out, "report: ");

@@ -79,9 +79,9 @@ static void add_cards(const struct ms_dry_answer *answer, struct ms_buffer *out)
 void ms_dry_schedules_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     if (!answer->late) {
-        ms_buffer_add(out, "  order    work ends at once here; what streams beside the first hold "
-                           "longer on a GPU is not\n           in here (--schedules both: runs it "
-                           "a second time for that)\n");
+        ms_buffer_add(out, "  order    work ended at once in this run. On a GPU, memory that other "
+                           "streams use is held\n           longer: --schedules both runs the "
+                           "command a second time to include that\n");
         return;
     }
     if (agree(answer)) {

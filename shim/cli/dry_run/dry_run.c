@@ -135,12 +135,13 @@ static void run_late(const struct ms_dry_call *call, char *const *argv, const ch
     late->is_late = true;
     late->ample = answer->ample;
     choose_cards(call, late);
-    complain("once more, with work that ends when it is waited for (--schedules one: not so)");
+    complain("second run: the host learns that work has ended only when it waits for it "
+             "(--schedules one leaves this run out)");
     if (run_and_read(call, argv, base, "-late", output, late) < 0 && late->end <= MS_DRY_ENDED &&
         ms_dry_rank_count(late) == ms_dry_rank_count(answer)) {
         answer->late = late;
     } else if (late->end != MS_DRY_INTERRUPTED) {
-        complain("that did not come as far as the first run, and is left out");
+        complain("the second run did not get as far as the first, and is left out");
     }
 }
 
@@ -162,7 +163,7 @@ static int answer_command(const struct ms_dry_call *call, char *const *argv, con
         answer.ranks = (struct ms_buffer){0};
         answer.values = (struct ms_buffer){0};
         answer.ample = true;
-        complain("it ran out of that card's memory; once more, with memory enough");
+        complain("the command ran out of the card's memory; it runs once more, with enough memory");
         status = run_and_read(call, argv, base, "-ample", output, &answer);
     }
     if (status >= 0) {

@@ -155,7 +155,7 @@ static int look(void *ctx)
         watch->asked_ns = now_ns;
         watch->host_is_full = true;
         watch->asked_bytes = watch->host.most_bytes;
-        complain("the command holds %s of this machine's memory, of %s that it may: it is ended "
+        complain("the command holds %s of this machine's memory, and may hold %s: it is ended "
                  "(--host-memory)",
                  MS_BYTES(watch->host.most_bytes), MS_BYTES(watch->host.limit_bytes));
         return SIGTERM;
@@ -167,8 +167,9 @@ static int look(void *ctx)
         return 0;
     }
     watch->asked_ns = ms_clock_ns();
-    complain("%s step%s of the optimizer: all was seen; the command is stopped",
-             MS_COUNT(progress.least_steps), progress.least_steps == 1 ? "" : "s");
+    complain("%s step%s seen%s: the command is stopped", MS_COUNT(progress.least_steps),
+             progress.least_steps == 1 ? "" : "s",
+             progress.all_have_state ? ", and the optimizer's state" : "");
     return SIGTERM;
 }
 
@@ -222,8 +223,8 @@ static bool shield(const struct ms_dry_call *call, const char *shared, const cha
     }
     error = ms_overlay_try(scratch, output, where, sizeof(where));
     if (error != 0) {
-        complain("no private layer can be put over %s (%s), so that what the command writes would "
-                 "be real, zeros over a checkpoint among it; --allow-writes runs it all the same",
+        complain("no private layer can be put over %s (%s). What the command writes would be real, "
+                 "and could put zeros over a checkpoint. --allow-writes runs it all the same",
                  where[0] ? where : "this machine's folders", strerror(error));
         (void)rmdir(scratch);
     }
