@@ -24,9 +24,11 @@ static bool bind_name(int fd, const char *run, const char *sentence)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX}; /* sun_path[0] stays 0: no file */
     char *name = address.sun_path + 1;
-    const int length = snprintf(name, sizeof address.sun_path - 1, "memshim-said-%u-%.48s-%016" PRIx64,
-                                (unsigned)geteuid(), run, ms_checksum(sentence, strlen(sentence)));
-    const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    const int length =
+        snprintf(name, sizeof address.sun_path - 1, "memshim-said-%u-%.48s-%016" PRIx64,
+                 (unsigned)geteuid(), run, ms_checksum(sentence, strlen(sentence)));
+    const socklen_t bytes =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
     return bind(fd, (const struct sockaddr *)&address, bytes) == 0 || errno != EADDRINUSE;
 }
 

@@ -113,7 +113,7 @@ static void pass_time(void)
 {
     const uint64_t before_ns = ms_clock_ns();
 
-    while (ms_clock_ns() - before_ns < 4 * MS_TIME_UNIT_NS) {
+    while (ms_clock_ns() - before_ns < UINT64_C(4) * MS_TIME_UNIT_NS) {
     }
 }
 
