@@ -4,7 +4,7 @@ comes to on the simulated GPU, and it stops where it has seen all."""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import subprocess
 import sys
