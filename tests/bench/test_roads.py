@@ -72,7 +72,8 @@ class PartTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             part = Path(name) / "part.1"
             part.write_text("\n".join(lines))
-            return roads.total_of(part)
+            total: int = roads.total_of(part)
+        return total
 
     def test_calls_and_the_simulated_gpu_are_left_out(self) -> None:
         lines = [
