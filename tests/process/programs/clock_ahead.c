@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded, it is a host whose clock is CLOCK_AHEAD_S seconds ahead. Files are dated by the kernel,
- * which knows nothing of it: as by a file server with a clock of its own. */
+/* Preloaded, it is a host whose clock is CLOCK_AHEAD_S seconds ahead. Files are dated by the
+ * kernel, which knows nothing of it: as by a file server with a clock of its own. */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
