@@ -264,16 +264,13 @@ static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_
         return;
     }
     answer->status = signaled ? -WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
-    if (watch->interruptions > 0) {
-        answer->end = MS_DRY_INTERRUPTED; /* whatever it made of that */
-    } else if (answer->status == 0) {
-        answer->end = MS_DRY_ENDED;
-    } else if (is_interruption(signaled ? WTERMSIG(wait_status) : answer->status - 128)) {
-        /* Who signals a whole group reaches the command before us. 128 and the signal's number: as
-         * shells and handlers report it. */
+    if (watch->interruptions > 0 ||
+        is_interruption(signaled ? WTERMSIG(wait_status) : answer->status - 128)) {
+        /* Who signals a whole group may reach the command before us. 128 and the signal's number:
+         * as shells and handlers report it. */
         answer->end = MS_DRY_INTERRUPTED;
     } else {
-        answer->end = MS_DRY_FAILED;
+        answer->end = answer->status == 0 ? MS_DRY_ENDED : MS_DRY_FAILED;
     }
 }
 
