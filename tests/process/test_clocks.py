@@ -30,17 +30,18 @@ class Clocks(ProcessTest):
 
     def on(self, host: str, rank: int, ahead_s: int) -> None:
         command = 'hostname "$0"; exec env "LD_PRELOAD=$1" "$2"'
+        settings: dict[str, Any] = {
+            "MEMSHIM_OUTPUT": self.output,
+            "MEMSHIM_LIMIT": TOO_LITTLE,
+            "SIMGPU_CONTEXT": 16 * MIB,
+            "MEMSHIM_RUN_ID": "77",
+            "RANK": rank,
+            "WORLD_SIZE": 2,
+            "CLOCK_AHEAD_S": ahead_s,
+        }
         done = run(
             ["unshare", "--uts", "sh", "-c", command, host, f"{SHIM}:{CLOCK}", program("trainer")],
-            **{
-                "MEMSHIM_OUTPUT": self.output,
-                "MEMSHIM_LIMIT": TOO_LITTLE,
-                "SIMGPU_CONTEXT": 16 * MIB,
-                "MEMSHIM_RUN_ID": "77",
-                "RANK": rank,
-                "WORLD_SIZE": 2,
-                "CLOCK_AHEAD_S": ahead_s,
-            },
+            **settings,
         )
         self.assertEqual(done.status, 3, done.describe())
 

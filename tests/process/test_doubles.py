@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 from machine import SIMGPU, ProcessTest, Result, run
 
@@ -25,7 +26,7 @@ class Lacking(ProcessTest):
                 f"void {name}(void); void u_{name}(void) {{ {name}(); }}\n" for name in functions
             )
         )
-        made = ["-o", libraries / "libc10_cuda.so", source, "-Wl,--no-as-needed"]
+        made: list[str | Path] = ["-o", libraries / "libc10_cuda.so", source, "-Wl,--no-as-needed"]
         beside = [SIMGPU / "libcuda.so.1", SIMGPU / "libnvidia-ml.so.1"]
         subprocess.run(["cc", "-shared", "-fPIC", *made, *beside], check=True)
 

@@ -151,6 +151,34 @@ Test(order, calls_of_one_line_are_steps)
     cr_assert_eq(found.confidence, 1);
 }
 
+Test(order, compiling_may_ask_for_more_than_all_steps)
+{
+    const uint32_t line = ms_definitions_site(known.definitions, LOOP_INPUT)->python;
+
+    for (int i = 0; i < 30; i++) {
+        ask(LOOP_PARAMETER, 20);
+        ask(LOOP_COPY, 20);
+    }
+    for (int step = 0; step < 40; step++) {
+        ms_loop_call(loop, line);
+        ask(LOOP_INPUT, 5);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 40);
+}
+
+Test(order, calls_after_a_longer_loop_are_no_steps)
+{
+    const uint32_t line = ms_definitions_site(known.definitions, LOOP_KEPT)->python;
+
+    steps(100, 12);
+    for (int call = 0; call < 20; call++) {
+        ms_loop_call(loop, line);
+        ask(LOOP_KEPT, 5);
+    }
+    cr_assert_not(judge());
+}
+
 Test(order, a_validation_after_each_epoch_is_no_step)
 {
     const uint32_t trains = ms_definitions_site(known.definitions, LOOP_INPUT)->python;
