@@ -16,6 +16,7 @@
 #include "shim/device/context.h"
 #include "shim/device/device_group.h"
 #include "shim/device/driver_ops.h"
+#include "shim/device/graph_memory.h"
 #include "shim/device/group_thread.h"
 #include "shim/device/host_access.h"
 #include "shim/device/ledger.h"
@@ -352,7 +353,10 @@ uint64_t ms_device_takeable_bytes(const struct ms_device *device, const struct m
 
 bool ms_device_give_back(struct ms_device *device)
 {
-    const bool trimmed = ms_mempools_trim(device) != 0;
+    const uint64_t graphs_before = atomic_load(&device->graph_bytes);
+    ms_graph_memory_correct(device);
+    const bool trimmed =
+        ms_mempools_trim(device) != 0 || atomic_load(&device->graph_bytes) < graphs_before;
     return ms_overhead_give_back(device) || trimmed;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps a grant for each graph that allocates and has not been launched. */
+/* Keeps a grant for each graph that allocates. */
 #include "shim/device/graph_memory.h"
 
 #include <stdlib.h>
@@ -12,6 +12,9 @@
 #include "shim/driver/driver.h"
 
 #define LEVELS_MAX 8 /* of child graphs in child graphs */
+#define TRIES_MAX  4 /* while other threads launch */
+
+static _Atomic bool any_allocates; /* on any device */
 
 static uint64_t asked_by_graph(CUgraph graph, int ordinal, int level);
 
@@ -28,13 +31,17 @@ static uint64_t asked_by_node(CUgraphNode node, int ordinal, int level)
         driver->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
         return asked_by_graph(child, ordinal, level + 1);
     }
-    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-        driver->cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS &&
-        params.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        params.poolProps.location.id == ordinal) {
-        return params.bytesize;
+    if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+        driver->cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS ||
+        params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return 0;
     }
-    return 0;
+    struct ms_device *device = ms_device_get(params.poolProps.location.id);
+    if (device != NULL) {
+        atomic_store(&device->graphs_allocate, true);
+        atomic_store(&any_allocates, true);
+    }
+    return params.poolProps.location.id == ordinal ? params.bytesize : 0;
 }
 
 static uint64_t asked_by_graph(CUgraph graph, int ordinal, int level)
@@ -72,20 +79,21 @@ void ms_graph_memory_gone(CUgraphExec exec)
     (void)ms_ledger_take(MS_SPACE_GRAPH, (uint64_t)(uintptr_t)exec, NULL);
 }
 
+static uint64_t ask(const struct ms_device *device, CUgraphMem_attribute attribute)
+{
+    cuuint64_t bytes = 0;
+    return ms_driver()->cuDeviceGetGraphMemAttribute != NULL &&
+                   ms_driver()->cuDeviceGetGraphMemAttribute(device->handle, attribute, &bytes) ==
+                       CUDA_SUCCESS
+               ? bytes
+               : 0;
+}
+
 /* What the driver keeps for graphs, and no graph has mapped. */
 static uint64_t unused_bytes(const struct ms_device *device)
 {
-    const struct ms_driver_functions *driver = ms_driver();
-    cuuint64_t reserved = 0;
-    cuuint64_t used = 0;
-    if (driver->cuDeviceGetGraphMemAttribute == NULL ||
-        driver->cuDeviceGetGraphMemAttribute(device->handle, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
-                                             &reserved) != CUDA_SUCCESS ||
-        driver->cuDeviceGetGraphMemAttribute(device->handle, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
-                                             &used) != CUDA_SUCCESS) {
-        return 0;
-    }
-    return reserved > used ? reserved - used : 0;
+    return ms_less(ask(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT),
+                   ask(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
 }
 
 struct ms_graph_room ms_graph_memory_expect(CUgraphExec exec)
@@ -105,12 +113,60 @@ struct ms_graph_room ms_graph_memory_expect(CUgraphExec exec)
     return room;
 }
 
-void ms_graph_memory_came(CUgraphExec exec, CUresult result, const struct ms_graph_room *room)
+void ms_graph_memory_came(const struct ms_graph_room *room)
 {
     if (room->bytes != 0) {
         ms_budget_release_earmark(&room->device->budget, room->bytes);
     }
-    if (result == CUDA_SUCCESS) {
-        ms_graph_memory_gone(exec);
+}
+
+bool ms_graph_memory_allocates(CUgraphExec exec)
+{
+    struct ms_grant grant;
+    return __builtin_expect(atomic_load_explicit(&any_allocates, memory_order_relaxed), 0) &&
+           ms_ledger_find(MS_SPACE_GRAPH, (uint64_t)(uintptr_t)exec, &grant);
+}
+
+static void charge(struct ms_device *device, uint64_t before, uint64_t now)
+{
+    if (now > before) {
+        ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, now - before);
+        ms_device_note_charge(device, true, MS_OWNER_FORWARDED, MS_CHARGE_GRAPH, 0, now - before,
+                              0);
+    } else if (now < before) {
+        /* Recorded first, as in ms_mempool_correct. */
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_GRAPH, 0, before - now,
+                              0);
+        ms_device_discharge(device, MS_OWNER_FORWARDED, before - now);
     }
+}
+
+/* Asks again after the charge, because another thread's newer answer may have been charged before
+ * an older one. */
+void ms_graph_memory_correct(struct ms_device *device)
+{
+    if (!atomic_load_explicit(&device->graphs_allocate, memory_order_relaxed) ||
+        ms_captures_running()) {
+        return;
+    }
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        const uint64_t now = ask(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+        const uint64_t before = atomic_exchange(&device->graph_bytes, now);
+        if (before == now) {
+            break;
+        }
+        charge(device, before, now);
+    }
+    ms_device_check_thresholds(device);
+}
+
+CUresult ms_graph_memory_launched(CUresult result)
+{
+    for (int d = 0; d < MS_DEVICES_MAX && atomic_load(&any_allocates); d++) {
+        struct ms_device *device = ms_device_get(d);
+        if (device != NULL) {
+            ms_graph_memory_correct(device);
+        }
+    }
+    return result;
 }

@@ -2,6 +2,7 @@
 /* Answers how much memory there is, with the cap in place of the device's size. */
 #include "shim/device/context.h"
 #include "shim/device/device.h"
+#include "shim/device/graph_memory.h"
 #include "shim/device/mempools.h"
 #include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
@@ -26,6 +27,7 @@ static CUresult capped(size_t *free_bytes, size_t *total_bytes)
     ms_exports_reap();
     struct ms_device *device = context->device;
     ms_mempools_correct(device);
+    ms_graph_memory_correct(device);
     if (device->group) {
         (void)ms_group_reap_ended(device->group);
     }

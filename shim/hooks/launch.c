@@ -348,9 +348,10 @@ ms_serve_cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 
 typedef CUresult send_graph(CUgraphExec exec, CUstream stream);
 
+/* What the graph's allocations took is charged before the rest is measured. */
 static CUresult watched(send_graph *send, CUgraphExec exec, CUstream stream)
 {
-    WATCHED(MS_CHARGE_GRAPH, MS_GATED(send(exec, stream)), NULL);
+    WATCHED(MS_CHARGE_GRAPH, ms_graph_memory_launched(MS_GATED(send(exec, stream))), NULL);
 }
 
 /* An upload or a first launch, with which the graph's allocations get their memory. */
@@ -358,7 +359,7 @@ static CUresult supplied(send_graph *send, CUgraphExec exec, CUstream stream)
 {
     const struct ms_graph_room room = ms_graph_memory_expect(exec);
     const CUresult result = watched(send, exec, stream);
-    ms_graph_memory_came(exec, result, &room);
+    ms_graph_memory_came(&room);
     return result;
 }
 
@@ -385,6 +386,11 @@ CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
     return destroyed(destroy_graph, hGraphExec);
 }
 
+CUresult ms_serve_cuDeviceGraphMemTrim(CUdevice_v1 device)
+{
+    return ms_graph_memory_launched(MS_REAL(cuDeviceGraphMemTrim)(device));
+}
+
 /* --- launches --------------------------------------------------------------------------------- */
 
 /* Whether a launch of this function takes only memory that was measured before: the function was
@@ -407,7 +413,10 @@ static bool launched_before(const void *function)
 static CUresult launch_graph(send_graph *send, CUgraphExec exec, CUstream stream)
 {
     const bool first = !ms_seen(exec);
-    const CUresult result = first ? supplied(send, exec, stream) : MS_GATED(send(exec, stream));
+    CUresult result = first ? supplied(send, exec, stream) : MS_GATED(send(exec, stream));
+    if (!first && ms_graph_memory_allocates(exec)) {
+        result = ms_graph_memory_launched(result);
+    }
     if (result == CUDA_SUCCESS && ms_heat_is_on()) {
         ms_graph_heat_launched(exec);
     } else if (result != CUDA_SUCCESS && first) {

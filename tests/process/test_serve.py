@@ -40,6 +40,11 @@ class Charges(Scenario):
     def test_what_is_loaded_at_the_first_question(self) -> None:
         self.hold("loaded_late", SIMGPU_MODULE="16MiB", SIMGPU_MEMORY="512MiB")
 
+    def test_memory_of_graphs(self) -> None:
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                self.hold("graph_memory", MEMSHIM_POOL=pool, MEMSHIM_LIMIT="1GiB")
+
     def test_race_for_the_cap(self) -> None:
         self.hold("race", MEMSHIM_LIMIT="256MiB")
 

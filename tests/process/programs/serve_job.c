@@ -839,6 +839,59 @@ static unsigned churn(CUstream *streams)
     return failures;
 }
 
+static CUgraphExec graph_that_allocates(CUstream stream)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr at;
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemAllocAsync(&at, 20 * MIB, stream));
+    MUST(cuMemFreeAsync(at, stream));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphDestroy(graph));
+    return exec;
+}
+
+static bool all_is_told(void)
+{
+    size_t free = 0;
+    size_t total = 0;
+    MUST(cuCtxSynchronize());
+    MUST(cuMemGetInfo(&free, &total));
+    return free + simgpu_used_bytes(device) == total;
+}
+
+/* What the driver holds for graphs is charged whenever it comes and goes: with the first launch,
+ * also beside a capture, with later ones, and when the program trims it. */
+static void graph_memory(void)
+{
+    CUstream stream;
+    CUstream capturing;
+    CUgraph graph;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+    CUgraphExec one = graph_that_allocates(stream);
+    CUgraphExec other = graph_that_allocates(stream);
+    uint64_t before = simgpu_used_bytes(device);
+    MUST(cuGraphLaunch(one, stream));
+    EXPECT(simgpu_used_bytes(device) > before);
+    EXPECT(all_is_told());
+    MUST(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuGraphLaunch(other, stream));
+    MUST(cuStreamEndCapture(capturing, &graph));
+    EXPECT(all_is_told());
+    MUST(cuGraphExecDestroy(other));
+    MUST(cuDeviceGraphMemTrim(device));
+    EXPECT(all_is_told());
+    MUST(cuGraphLaunch(one, stream));
+    EXPECT(all_is_told());
+    MUST(cuGraphExecDestroy(one));
+    MUST(cuDeviceGraphMemTrim(device));
+    EXPECT(simgpu_used_bytes(device) == before);
+    EXPECT(all_is_told());
+}
+
 static void injected(void)
 {
     static const char *const functions[] = {
@@ -959,6 +1012,7 @@ static const struct scenario scenarios[] = {{"vmm", vmm},
                                             {"gpudirect", gpudirect},
                                             {"no_gpudirect", no_gpudirect},
                                             {"capture", capture},
+                                            {"graph_memory", graph_memory},
                                             {"injected", injected},
                                             {"race", race}};
 
