@@ -71,9 +71,9 @@ struct ms_device {
     struct ms_spill_watch spill_watch;
     _Atomic bool driver_pools; /* the driver's own pools have been charged, and may keep memory */
     _Atomic bool graphs_allocate;    /* a graph of the program has allocation nodes on it */
-    _Atomic uint64_t graph_bytes;    /* charged for what the driver holds for them */
     _Atomic bool host_made;          /* host chunks were asked for and may back tensors, or launches
                                         are watched: spill.h acts at each allocation */
+    _Atomic uint64_t graph_bytes;    /* charged for what the driver holds for them */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
     _Atomic uint64_t withdrawn_mask; /* bit d: its access was withdrawn, and must not come back */
     _Atomic uint64_t pool_peer_mask; /* the part of access_mask that cuMemPoolSetAccess asked for */
