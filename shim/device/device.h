@@ -43,6 +43,7 @@ struct ms_spill_watch {
 
 struct ms_device {
     uint8_t ordinal;
+    _Atomic bool graphs_allocate; /* a graph of the program has allocation nodes on it */
     CUdevice handle;
     char name[128];
     uint8_t uuid[16];
@@ -70,9 +71,8 @@ struct ms_device {
     uint64_t spill_limit_bytes; /* the part of it that live memory may be spilled to; 0: none */
     struct ms_spill_watch spill_watch;
     _Atomic bool driver_pools; /* the driver's own pools have been charged, and may keep memory */
-    _Atomic bool graphs_allocate;    /* a graph of the program has allocation nodes on it */
-    _Atomic bool host_made;          /* host chunks were asked for and may back tensors, or launches
-                                        are watched: spill.h acts at each allocation */
+    _Atomic bool host_made;    /* host chunks were asked for and may back tensors, or launches
+                                  are watched: spill.h acts at each allocation */
     _Atomic uint64_t graph_bytes;    /* charged for what the driver holds for them */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
     _Atomic uint64_t withdrawn_mask; /* bit d: its access was withdrawn, and must not come back */
