@@ -261,13 +261,13 @@ CUresult ms_serve_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     WATCHED(MS_CHARGE_MODULE, MS_REAL(cuLibraryGetModule)(pMod, library), library);
 }
 
-CUresult ms_serve_cuLibraryGetGlobal(CUdeviceptr_v2 *dptr, size_t *bytes, CUlibrary library,
+CUresult ms_serve_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
                                      const char *name)
 {
     WATCHED(MS_CHARGE_MODULE, MS_REAL(cuLibraryGetGlobal)(dptr, bytes, library, name), library);
 }
 
-CUresult ms_serve_cuLibraryGetManaged(CUdeviceptr_v2 *dptr, size_t *bytes, CUlibrary library,
+CUresult ms_serve_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
                                       const char *name)
 {
     WATCHED(MS_CHARGE_MODULE, MS_REAL(cuLibraryGetManaged)(dptr, bytes, library, name), library);
@@ -386,7 +386,7 @@ CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
     return destroyed(destroy_graph, hGraphExec);
 }
 
-CUresult ms_serve_cuDeviceGraphMemTrim(CUdevice_v1 device)
+CUresult ms_serve_cuDeviceGraphMemTrim(CUdevice device)
 {
     return ms_graph_memory_launched(MS_REAL(cuDeviceGraphMemTrim)(device));
 }
