@@ -149,7 +149,7 @@ class SeenFromBelow(unittest.TestCase):
                   flush=True)
             os._exit(0)
         """
-        job = forked.run_memshim(source)
+        job = harness.run_memshim(source)
         end = job.result.check().lines("end")[0]
         tensors = job.only()["devices"][0]["tensors"]
         self.assertEqual(tensors["births"], end["births"])

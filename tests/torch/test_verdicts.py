@@ -25,7 +25,7 @@ import truth  # noqa: E402
 
 # What holds today, of a third as of all of them; to be raised with what judges.
 LEAST = {"verdict": 0.95, "culprit": 0.93, "factor": 1.0, "short": 1.0}
-MOST_UNKNOWN = 0.04
+MOST_UNKNOWN = 0.05  # one of the third: in off mode the line that keeps is said to be unknown
 
 
 @harness.needs_torch

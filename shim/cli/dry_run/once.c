@@ -135,6 +135,20 @@ static bool is_over(struct watch *watch, uint64_t now_ns)
            (watch->host_is_full && watch->host.most_bytes > watch->asked_bytes + more_bytes);
 }
 
+/* Other processes may be what left the machine without memory. */
+static void complain_of_host(const struct ms_dry_host *host)
+{
+    if (host->most_bytes > host->limit_bytes) {
+        complain("the command holds %s of this machine's memory, and may hold %s: it is ended "
+                 "(--host-memory)",
+                 MS_BYTES(host->most_bytes), MS_BYTES(host->limit_bytes));
+    } else {
+        complain("this machine has next to no memory left, and the command holds %s of it: it is "
+                 "ended",
+                 MS_BYTES(host->most_bytes));
+    }
+}
+
 static int look(void *ctx)
 {
     struct watch *watch = ctx;
@@ -155,9 +169,7 @@ static int look(void *ctx)
         watch->asked_ns = now_ns;
         watch->host_is_full = true;
         watch->asked_bytes = watch->host.most_bytes;
-        complain("the command holds %s of this machine's memory, and may hold %s: it is ended "
-                 "(--host-memory)",
-                 MS_BYTES(watch->host.most_bytes), MS_BYTES(watch->host.limit_bytes));
+        complain_of_host(&watch->host);
         return SIGTERM;
     }
     ms_dry_progress(watch->output, &progress);
