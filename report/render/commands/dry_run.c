@@ -104,10 +104,13 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_format(out, "; the command failed: it ended with status %d", answer->status);
     } else if (answer->end == MS_DRY_INTERRUPTED) {
         ms_buffer_add(out, "; interrupted: the answer covers what was seen until then");
-    } else if (answer->end == MS_DRY_HOST_FULL) {
+    } else if (answer->end == MS_DRY_HOST_FULL &&
+               answer->host_all_bytes > answer->host_limit_bytes) {
         ms_buffer_format(out,
                          "; it was ended, because it took more than %s of this machine's memory",
                          MS_BYTES(answer->host_limit_bytes));
+    } else if (answer->end == MS_DRY_HOST_FULL) {
+        ms_buffer_add(out, "; it was ended, because this machine had next to no memory left");
     } else if (answer->end == MS_DRY_ENDED) {
         ms_buffer_add(out, "; the command ended normally");
     }
