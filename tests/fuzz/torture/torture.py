@@ -483,7 +483,10 @@ def show(parts: Sequence[Part], minutes: float, logs: Path) -> None:
         for seed, wrong in part.failures:
             again = f"scripts/torture.sh --only '{part.name}' --try {seed}"
             print(f"\n{part.name}: {wrong}\n  again: {again}")
-            said = (log_folder(logs, part.name, seed) / "log").read_text().splitlines()
+            log = log_folder(logs, part.name, seed) / "log"
+            if not log.exists():  # somebody has repeated the try meanwhile
+                continue
+            said = log.read_text().splitlines()
             print("\n".join(f"  | {line}" for line in said[-SHOWN_LINES:]))
     failed = sum(len(part.failures) for part in parts)
     if failed:
