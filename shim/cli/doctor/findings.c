@@ -115,15 +115,13 @@ static void say_speed(const struct ms_doctor_device *device, struct ms_doctor_fi
     if (device->down_bytes_per_s == 0 || device->up_bytes_per_s == 0) {
         say(out, "spill", device->ordinal, MS_DOCTOR_OK, NULL,
             "memory can move to the host and keep its address (%s), as a real access has shown; "
-            "its "
-            "speed could not be measured, because memory is short",
+            "its speed could not be measured, because memory is short",
             where);
         return;
     }
     say(out, "spill", device->ordinal, MS_DOCTOR_OK, NULL,
-        "memory can move to the host and keep its address (%s), as a real access has shown: %s/s "
-        "to "
-        "the host, %s/s back",
+        "memory can move to the host and keep its address (%s), as a real access has shown: "
+        "%s/s to the host, %s/s back",
         where, ms_bytes_text(device->down_bytes_per_s, down, sizeof(down)),
         ms_bytes_text(device->up_bytes_per_s, up, sizeof(up)));
 }

@@ -219,20 +219,26 @@ bool ms_dry_ground_preload(char *const *command)
     return good;
 }
 
+/* The command's Python, and a script of doubles/ for it; each has PATH_MAX bytes. */
+static bool find_script(char *const *command, const char *name, char *python, char *script)
+{
+    char home[PATH_MAX];
+
+    return find_python(command, python) && ms_cli_find_folder(home, BUILT, INSTALLED) &&
+           snprintf(script, PATH_MAX, "%s/doubles/%s", home, name) < PATH_MAX;
+}
+
 bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t host_bytes,
                            uint64_t processes, char *made)
 {
-    char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX], cache[PATH_MAX], limit[32], count[32];
+    char python[PATH_MAX], script[PATH_MAX], cache[PATH_MAX], limit[32], count[32];
     char *argv[] = {python, script, (char *)folder, cache, limit, count, NULL};
     struct ms_buffer out = {0};
     bool good;
 
     (void)snprintf(limit, sizeof(limit), "%llu", (unsigned long long)host_bytes);
     (void)snprintf(count, sizeof(count), "%llu", (unsigned long long)processes);
-    if (!find_python(command, python) || !ms_cli_find_folder(home, BUILT, INSTALLED) ||
-        snprintf(script, sizeof(script), "%s/doubles/offline_weights.py", home) >=
-            (int)sizeof(script) ||
-        !find_cache(cache)) {
+    if (!find_script(command, "offline_weights.py", python, script) || !find_cache(cache)) {
         complain("--offline-weights needs a Python with transformers");
         return false;
     }
@@ -247,14 +253,12 @@ bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t ho
 
 bool ms_dry_ground_data(char *const *command, const char *path)
 {
-    char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX];
+    char python[PATH_MAX], script[PATH_MAX];
     char *argv[] = {python, script, (char *)path, NULL};
     struct ms_buffer out = {0};
-    bool good =
-        find_python(command, python) && ms_cli_find_folder(home, BUILT, INSTALLED) &&
-        snprintf(script, sizeof(script), "%s/doubles/data_stub.py", home) < (int)sizeof(script);
+    bool good;
 
-    if (!good) {
+    if (!find_script(command, "data_stub.py", python, script)) {
         complain("--data-stub needs a Python");
         return false;
     }
@@ -265,12 +269,10 @@ bool ms_dry_ground_data(char *const *command, const char *path)
 
 bool ms_dry_ground_count(char *const *command, const char *folder, struct ms_dry_model *model)
 {
-    char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX];
+    char python[PATH_MAX], script[PATH_MAX];
     char *argv[] = {python, script, (char *)folder, NULL};
     struct ms_buffer out = {0};
-    bool good = find_python(command, python) && ms_cli_find_folder(home, BUILT, INSTALLED) &&
-                snprintf(script, sizeof(script), "%s/doubles/offline_weights.py", home) <
-                    (int)sizeof(script) &&
+    bool good = find_script(command, "offline_weights.py", python, script) &&
                 read_output(argv, &out) == 0 &&
                 sscanf(out.at, "%" SCNu64 " %" SCNu64 " %31s", &model->elements, &model->bytes,
                        model->type) == 3;
@@ -292,13 +294,11 @@ static size_t count_of(char *const *words)
 bool ms_dry_ground_wrap(char *const *command, const struct ms_buffer *words, char ***wrapped)
 {
     static char python[PATH_MAX], script[PATH_MAX], end[] = "--";
-    char folder[PATH_MAX];
     char **argv = calloc(words->bytes + count_of(command) + 4, sizeof(*argv));
     size_t count = 0;
 
     *wrapped = argv;
-    if (!argv || !find_python(command, python) || !ms_cli_find_folder(folder, BUILT, INSTALLED) ||
-        snprintf(script, sizeof(script), "%s/doubles/around.py", folder) >= (int)sizeof(script)) {
+    if (!argv || !find_script(command, "around.py", python, script)) {
         complain("there is no Python on the PATH to begin the command with");
         return false;
     }
