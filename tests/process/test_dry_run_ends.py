@@ -6,9 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 import unittest
 from pathlib import Path
@@ -152,18 +154,20 @@ print("linked", file=sys.stderr, flush=True)
             os.chdir(self.folder)
             command = (str(CLI), "dry-run", "--schedules", "one", "--", sys.executable, "-c")
             os.execv(command[0], (*command, program))
-        said = b""
+        attributes = termios.tcgetattr(terminal)
+        attributes[3] |= termios.NOFLSH  # otherwise Ctrl-C discards output that nobody has read yet
+        termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+        said, shared = b"", self.folder
         with contextlib.suppress(OSError):  # the terminal is gone with the last of its processes
             while piece := os.read(terminal, 4096):
                 said += piece
-                if times > 0 and b"waits" in said:
+                if times > 0 and (line := re.search(rb"waits (\S+)\r\n", said)):
+                    shared = Path(line[1].decode()).parent
                     os.write(terminal, b"\x03")
                     times -= 1
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.close(terminal)
-        text = said.decode()
-        shared = Path(text.split("waits ")[1].split()[0]).parent
-        return text, status, shared
+        return said.decode(), status, shared
 
     def test_batches_end(self) -> None:
         """With the batch at which somebody ended it: the others are not run."""
