@@ -75,16 +75,7 @@ class Lives(Scenario):
         self.hold("capture")
 
 
-class Identity(Scenario):
-    def test_addresses(self) -> None:
-        self.hold("identity")
-
-    def test_blocks_are_no_mappings_of_the_program(self) -> None:
-        self.hold("not_mapped")
-
-    def test_addresses_of_what_was_spilled(self) -> None:
-        self.hold("spilled", MEMSHIM_LIMIT="192MiB", MEMSHIM_SPILL="auto")
-
+class Pools(Scenario):
     def test_memory_pools(self) -> None:
         self.hold("pools")
 
@@ -106,6 +97,17 @@ class Identity(Scenario):
 
     def test_reuse_flags(self) -> None:
         self.hold("reuse_flags", MEMSHIM_LIMIT="256MiB", MEMSHIM_WAIT_MS=0)
+
+
+class Identity(Scenario):
+    def test_addresses(self) -> None:
+        self.hold("identity")
+
+    def test_blocks_are_no_mappings_of_the_program(self) -> None:
+        self.hold("not_mapped")
+
+    def test_addresses_of_what_was_spilled(self) -> None:
+        self.hold("spilled", MEMSHIM_LIMIT="192MiB", MEMSHIM_SPILL="auto")
 
     def test_arena(self) -> None:
         for pool in ("on", "off"):
