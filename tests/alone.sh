@@ -5,7 +5,11 @@
 #
 #   alone.sh COMMAND [ARGUMENT...]     exit status: the command's
 set -u
-folder=$(mktemp -d "${TMPDIR:-/tmp}/memshim-alone.XXXXXX") || exit 1
+# What a test reads of a Python program are whole lines, which without a buffer come in pieces.
+unset PYTHONUNBUFFERED
+# LD_PRELOAD cannot hold a path with a blank or a colon.
+case ${TMPDIR:=/tmp} in *[[:space:]:]*) TMPDIR=/tmp ;; esac
+folder=$(mktemp -d "$TMPDIR/memshim-alone.XXXXXX") || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 143' HUP INT TERM
 mkdir "$folder/home" "$folder/cache" "$folder/tmp" || exit 1

@@ -35,8 +35,8 @@ class Frees(ProcessTest):
             name, world = case
             job = (program("free_job"), name)
             if world is None:
-                return run(job, timeout_s=20, **settings)
-            return self.run_under_shim(*job, timeout_s=20, **settings, **WORLDS[world])
+                return run(job, **settings)
+            return self.run_under_shim(*job, **settings, **WORLDS[world])
 
         cases = [
             (name, world)

@@ -66,7 +66,7 @@ class Corners(GateTest):
         self.assertGreater(len(names), 10)
         for name in names:
             with self.subTest(name):
-                result = self.run_gate(program("gate_corners"), name, timeout_s=60)
+                result = self.run_gate(program("gate_corners"), name)
                 self.assertEqual(result.check().stdout, "done\n")
 
     def test_said_once_why_not(self) -> None:

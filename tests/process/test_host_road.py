@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import subprocess
 import time
 import unittest
 from pathlib import Path
@@ -161,20 +163,34 @@ class HostRoad(ProcessTest):
         self.assertIn(MAY, self.start(LD_PRELOAD=library))
         self.assertEqual(self.remembered(), [WORKS])
 
+    def asks(self, rank: subprocess.Popen[str]) -> bool:
+        """Whether it has come to the lock of the answer; or has ended."""
+        for file in Path(f"/proc/{rank.pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):  # it is closed at any moment
+                if file.readlink().match("memshim/*.lock"):
+                    return True
+        return rank.poll() is not None
+
     def test_ranks_that_start_together_try_once(self) -> None:
         for script, says in ((f"exit {WORKS}", MAY), ("kill -KILL $$", UNKNOWN)):
             with self.subTest(script):
-                library = self.with_command(f"sleep 2\n{script}")
+                all_ask = self.folder / "all-ask"
+                wait = f"while [ -d {self.folder} ] && ! [ -e {all_ask} ]; do sleep 0.02; done"
+                library = self.with_command(f"{wait}\n{script}")
                 ranks = [
                     start([program("probe_job")], shim=True, **self.settings(LD_PRELOAD=library))
                     for _ in range(4)
                 ]
+                while not all(self.asks(rank) for rank in ranks):
+                    time.sleep(0.02)
+                all_ask.touch()
                 for rank in ranks:
                     self.assertIn(says, finish(rank).check().stderr)
                 self.assertEqual(self.tries(), 1)
                 self.assertEqual(len(self.files()), 1)
                 self.assertEqual(list(self.cache.glob("memshim/*.new")), [])
                 shutil.rmtree(self.cache / "memshim")
+                all_ask.unlink()
 
     def test_a_file_that_cannot_be_trusted(self) -> None:
         self.start()

@@ -15,9 +15,11 @@ NOT_ALLOWED = 77
 
 
 def left_behind() -> set[Path]:
-    """Names that nobody listens at; other programs may be at work here, too."""
+    """Names that nobody listens at. Other programs are at work here, too: their names may come and
+    go meanwhile."""
+    names = list(FOLDER.glob("memshim-socket-*"))
     listening = Path("/proc/net/unix").read_text()
-    return {path for path in FOLDER.glob("memshim-socket-*") if str(path) not in listening}
+    return {path for path in names if str(path) not in listening and path.exists()}
 
 
 class Shared(ProcessTest):
