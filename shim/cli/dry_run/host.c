@@ -2,6 +2,8 @@
 /* Adds up how much of this machine's memory the processes of a dry run hold. */
 #include "shim/cli/dry_run/host.h"
 
+#include <unistd.h>
+
 #include "allocator/base/buffer.h"
 #include "shim/cli/launch/descendants.h"
 #include "shim/tables/host_bytes.h"
@@ -23,7 +25,7 @@ static uint64_t held_bytes(void)
     struct ms_buffer ours = {0};
     uint64_t bytes = 0;
 
-    ms_descendants_find(&ours);
+    ms_descendants_find(getpid(), &ours);
     for (size_t i = 0; i < ms_descendants_count(&ours); i++) {
         bytes += ms_descendants_at(&ours, i)->private_bytes;
     }

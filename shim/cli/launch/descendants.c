@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds this process's descendants in /proc. */
+/* Finds a process's descendants in /proc. */
 #include "shim/cli/launch/descendants.h"
 
 #include <dirent.h>
@@ -12,7 +12,6 @@
 struct process {
     pid_t pid, parent;
     uint64_t private_bytes;
-    bool is_ours;
 };
 
 static bool read_process(const char *name, struct process *process)
@@ -35,6 +34,14 @@ static bool read_process(const char *name, struct process *process)
     return true;
 }
 
+static int compare_pids(const void *one, const void *other)
+{
+    const struct process *a = one, *b = other;
+
+    return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
+/* All processes, sorted by their ids. */
 static void read_all(struct ms_buffer *processes)
 {
     DIR *folder = opendir("/proc");
@@ -51,43 +58,37 @@ static void read_all(struct ms_buffer *processes)
     if (folder) {
         (void)closedir(folder);
     }
-}
-
-static bool is_ours(const struct process *processes, size_t count, pid_t pid)
-{
-    bool found = pid == getpid();
-
-    for (size_t i = 0; !found && i < count; i++) {
-        found = processes[i].pid == pid && processes[i].is_ours;
-    }
-    return found;
-}
-
-static void take(const struct process *process, struct ms_buffer *found)
-{
-    struct ms_descendant *slot = ms_buffer_extend(found, sizeof(*slot));
-
-    if (slot) {
-        *slot = (struct ms_descendant){process->pid, getpgid(process->pid), process->private_bytes};
+    if (processes->bytes > 0) {
+        qsort(processes->at, processes->bytes / sizeof(process), sizeof(process), compare_pids);
     }
 }
 
-void ms_descendants_find(struct ms_buffer *found)
+/* If an id was used again during the listing, the parents may form a ring. */
+static bool is_below(const struct process *process, pid_t root, const struct process *all,
+                     size_t count)
+{
+    for (size_t left = count; left > 0 && process && process->parent != root; left--) {
+        const struct process wanted = {.pid = process->parent};
+
+        process = bsearch(&wanted, all, count, sizeof(*all), compare_pids);
+    }
+    return process && process->parent == root;
+}
+
+void ms_descendants_find(pid_t root, struct ms_buffer *found)
 {
     struct ms_buffer buffer = {0};
-    struct process *processes;
+    const struct process *all;
+    struct ms_descendant *slot;
     size_t count;
 
     read_all(&buffer);
-    processes = (struct process *)(void *)buffer.at;
-    count = buffer.failed ? 0 : buffer.bytes / sizeof(*processes);
-    for (bool more = true; more;) {
-        more = false;
-        for (size_t i = 0; i < count; i++) {
-            if (!processes[i].is_ours && is_ours(processes, count, processes[i].parent)) {
-                processes[i].is_ours = more = true;
-                take(&processes[i], found);
-            }
+    all = (const struct process *)(const void *)buffer.at;
+    count = buffer.failed ? 0 : buffer.bytes / sizeof(*all);
+    for (size_t i = 0; i < count; i++) {
+        if (is_below(&all[i], root, all, count) &&
+            (slot = ms_buffer_extend(found, sizeof(*slot)))) {
+            *slot = (struct ms_descendant){all[i].pid, getpgid(all[i].pid), all[i].private_bytes};
         }
     }
     ms_buffer_free(&buffer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes that this one has started, and those that they have started in turn. */
+/* The processes that one has started, and those that they have started in turn. */
 #ifndef MEMSHIM_SHIM_CLI_LAUNCH_DESCENDANTS_H
 #define MEMSHIM_SHIM_CLI_LAUNCH_DESCENDANTS_H
 
@@ -14,10 +14,10 @@ struct ms_descendant {
     uint64_t private_bytes; /* its own pages, not those of files or of shared memory */
 };
 
-/* Appends them to an empty buffer, which the caller frees; none if /proc cannot be read. A process
- * whose parent has ended is among them only if this process adopts such processes
- * (PR_SET_CHILD_SUBREAPER). */
-void ms_descendants_find(struct ms_buffer *found);
+/* Appends those of `root`, which is not among them, to an empty buffer, which the caller frees;
+ * none if /proc cannot be read. A process whose parent has ended is among them only if the root
+ * adopts such processes (PR_SET_CHILD_SUBREAPER). */
+void ms_descendants_find(pid_t root, struct ms_buffer *found);
 
 static inline size_t ms_descendants_count(const struct ms_buffer *found)
 {

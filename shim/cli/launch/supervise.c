@@ -173,7 +173,7 @@ static size_t signal_all(const struct command *command, pid_t group, int signal)
     struct ms_buffer ours = {0};
     size_t count = 0;
 
-    ms_descendants_find(&ours);
+    ms_descendants_find(getpid(), &ours);
     for (size_t i = 0; i < ms_descendants_count(&ours); i++) {
         const struct ms_descendant *process = ms_descendants_at(&ours, i);
 
@@ -271,7 +271,7 @@ int ms_supervise_watched(char *const *argv, char *const *environment,
     (void)sigprocmask(SIG_BLOCK, &signals, &mask);
     if (watch != NULL) {
         (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-        ms_descendants_find(&command.others);
+        ms_descendants_find(getpid(), &command.others);
     }
     pid_t parent = getpid();
     command.child = fork();

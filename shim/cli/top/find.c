@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the wanted traces: by folder, or by process id; a process's trace is in its mappings. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <uthash.h>
 
 #include "report/read/traces.h"
+#include "shim/cli/launch/descendants.h"
 #include "shim/cli/launch/latest.h"
 #include "shim/cli/top/top.h"
-
-struct process {
-    long pid, parent;
-    UT_hash_handle hh; /* by pid */
-};
 
 /* The path of the trace that the process has mapped. 0 and an empty path: none; otherwise an
  * errno. */
@@ -43,77 +37,9 @@ static int mapped_trace(long pid, char *path, size_t path_bytes)
     return error;
 }
 
-/* The parent, from /proc/PID/stat; 0: the process is gone. */
-static long parent_of(long pid)
-{
-    char name[64], text[1024];
-    long parent = 0;
-    (void)snprintf(name, sizeof(name), "/proc/%ld/stat", pid);
-    FILE *file = fopen(name, "re");
-    if (file == NULL) {
-        return 0;
-    }
-    const size_t got = fread(text, 1, sizeof(text) - 1, file);
-    (void)fclose(file);
-    text[got] = '\0';
-    /* The executable's name, in parentheses, may contain anything. */
-    const char *behind = strrchr(text, ')');
-    if (behind != NULL && strlen(behind) > 4) {
-        parent = strtol(behind + 4, NULL, 10);
-    }
-    return parent;
-}
-
-/* All present processes; release them with free_processes. */
-static struct process *list_processes(void)
-{
-    DIR *proc = opendir("/proc");
-    const struct dirent *entry;
-    struct process *all = NULL;
-    while (proc != NULL && (entry = readdir(proc)) != NULL) {
-        const long pid = strtol(entry->d_name, NULL, 10);
-        struct process *process = pid > 0 ? calloc(1, sizeof(*process)) : NULL;
-        if (process != NULL) {
-            process->pid = pid;
-            process->parent = parent_of(pid);
-            HASH_ADD(hh, all, pid, sizeof(pid), process);
-        }
-    }
-    if (proc != NULL) {
-        (void)closedir(proc);
-    }
-    return all;
-}
-
-static void free_processes(struct process *all)
-{
-    struct process *process = all;
-    HASH_CLEAR(hh, all); /* clears the table itself; the rows are still chained */
-    while (process != NULL) {
-        struct process *next = process->hh.next;
-        free(process);
-        process = next;
-    }
-}
-
-/* Whether it is `root`, or a descendant of it. If a process id was reused during the listing, the
- * parents may form a ring. */
-static bool is_below(struct process *all, long pid, long root)
-{
-    const struct process *process = NULL;
-    for (unsigned left = HASH_COUNT(all); left > 0 && pid != root; left--) {
-        HASH_FIND(hh, all, &pid, sizeof(pid), process);
-        if (process == NULL) {
-            return false;
-        }
-        pid = process->parent;
-    }
-    return pid == root;
-}
-
 static void add_trace(struct ms_buffer *found, const char *path)
 {
-    struct ms_trace_path *added = ms_buffer_extend(found, sizeof(*added));
+    struct ms_trace_path *added = path[0] != '\0' ? ms_buffer_extend(found, sizeof(*added)) : NULL;
     if (added != NULL) {
         (void)snprintf(added->path, sizeof(added->path), "%s", path);
     }
@@ -121,7 +47,7 @@ static void add_trace(struct ms_buffer *found, const char *path)
 
 static bool find_by_pid(long pid, struct ms_buffer *found, char *why, size_t why_bytes)
 {
-    struct process *all, *process, *next;
+    struct ms_buffer below = {0};
     char path[PATH_MAX];
     const int error = mapped_trace(pid, path, sizeof(path));
     if (error != 0) {
@@ -135,15 +61,13 @@ static bool find_by_pid(long pid, struct ms_buffer *found, char *why, size_t why
         }
         return false;
     }
-    all = list_processes();
-    HASH_ITER(hh, all, process, next)
-    {
-        if (is_below(all, process->pid, pid) &&
-            mapped_trace(process->pid, path, sizeof(path)) == 0 && path[0] != '\0') {
-            add_trace(found, path);
-        }
+    add_trace(found, path);
+    ms_descendants_find((pid_t)pid, &below);
+    for (size_t i = 0; i < ms_descendants_count(&below); i++) {
+        (void)mapped_trace(ms_descendants_at(&below, i)->pid, path, sizeof(path));
+        add_trace(found, path);
     }
-    free_processes(all);
+    ms_buffer_free(&below);
     if (found->bytes == 0) {
         (void)snprintf(
             why, why_bytes,

@@ -13,11 +13,15 @@
 #include "report/trace/format.h"
 #include "synthetic.h"
 
-enum { SEEDS = 400 };
-
 static char *content;
 static size_t content_bytes;
 static char path[PATH_MAX];
+
+/* How many times something is damaged. */
+static int seeds(void)
+{
+    return getenv("MEMSHIM_TEST_ALL") != NULL ? 1500 : 400; /* scripts/test.sh --all */
+}
 
 static void begin(void)
 {
@@ -84,13 +88,13 @@ static size_t any_place(uint64_t *random)
     return extent * MS_EXTENT_BYTES + within;
 }
 
-Test(damage, random_bytes_change, .timeout = 300)
+Test(damage, random_bytes_change, .timeout = 600)
 {
     char why[512];
     int readable = 0;
 
     begin();
-    for (int seed = 1; seed <= SEEDS; seed++) {
+    for (int seed = 1; seed <= seeds(); seed++) {
         char *copy = malloc(content_bytes);
         uint64_t random = (uint64_t)seed * 0x9e3779b97f4a7c15u;
         const uint64_t flips = 1 + synthetic_random(&random) % 16;
@@ -103,8 +107,8 @@ Test(damage, random_bytes_change, .timeout = 300)
         free(copy);
         readable += survive(why, sizeof(why));
     }
-    cr_assert_gt(readable, SEEDS / 2, "most damage leaves something to read: %d", readable);
-    cr_assert_lt(readable, SEEDS, "some damage leaves nothing");
+    cr_assert_gt(readable, seeds() / 2, "most damage leaves something to read: %d", readable);
+    cr_assert_lt(readable, seeds(), "some damage leaves nothing");
 }
 
 /* Somebody who damages on purpose makes the checksums fit: then the content itself is met. */
@@ -121,13 +125,13 @@ static void forge_checksums(char *copy)
     }
 }
 
-Test(damage, random_bytes_change_behind_valid_checksums, .timeout = 300)
+Test(damage, random_bytes_change_behind_valid_checksums, .timeout = 600)
 {
     char why[512];
     int readable = 0;
 
     begin();
-    for (int seed = 1; seed <= SEEDS; seed++) {
+    for (int seed = 1; seed <= seeds(); seed++) {
         char *copy = malloc(content_bytes);
         uint64_t random = (uint64_t)seed * 0x9e3779b97f4a7c15u;
         const uint64_t flips = 1 + synthetic_random(&random) % 64;
@@ -141,16 +145,16 @@ Test(damage, random_bytes_change_behind_valid_checksums, .timeout = 300)
         free(copy);
         readable += survive(why, sizeof(why));
     }
-    cr_assert_gt(readable, SEEDS / 4, "%d", readable);
+    cr_assert_gt(readable, seeds() / 4, "%d", readable);
 }
 
-Test(damage, cut_at_any_length, .timeout = 300)
+Test(damage, cut_at_any_length, .timeout = 600)
 {
     char why[512];
     uint64_t random = 5;
 
     begin();
-    for (int i = 0; i < SEEDS / 8; i++) {
+    for (int i = 0; i < seeds() / 8; i++) {
         put(content, synthetic_random(&random) % content_bytes);
         (void)survive(why, sizeof(why));
     }
