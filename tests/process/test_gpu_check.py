@@ -177,7 +177,7 @@ class SmallestLimit(unittest.TestCase):
 class Silence(ProcessTest):
     def test_what_says_nothing_more_is_ended(self) -> None:
         world = World(BUILD, self.folder, self.folder, "", "", True, 0, time.monotonic() + 300)
-        result = world.run_until_silent(["sh", "-c", "echo one; sleep 0.1; echo two; sleep 200"], 2)
+        result = world.run_until_silent(["sh", "-c", "echo one; sleep 0.1; echo two; sleep 200"], 5)
         self.assertEqual((result.stdout, result.timed_out), ("one\ntwo\n", True))
         self.assertNotEqual(result.status, 0)
         result = world.run_until_silent(["sh", "-c", "echo one; exit 3"], 60)
@@ -268,7 +268,7 @@ class GpuCheck(ProcessTest):
         took_s = time.monotonic() - start
         self.assertIn(result.status, (0, 1), result.describe())
         # Nine seconds, and a machine that is busy with other tests.
-        self.assertLess(took_s, 120)
+        self.assertLess(took_s, 300)
         found = self.results()
         self.assertEqual(len(found["parts"]), 13)
         for part in found["parts"]:

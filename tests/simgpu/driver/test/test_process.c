@@ -154,11 +154,21 @@ Test(process, destroyed_handles_are_refused_where_they_may_be_used)
                      "0 0 0 0 400 400 400 1 \n");
 }
 
+static const char *shared_file(void)
+{
+    static char setting[64];
+    char path[] = "/tmp/simgpu-shared-XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    snprintf(setting, sizeof setting, "SIMGPU_SHARED=%s", path);
+    return setting;
+}
+
 Test(process, another_process_takes_and_gives_back_at_set_moments)
 {
-    for (const char *const *shared =
-             SETTINGS("SIMGPU_SHARED=", "SIMGPU_SHARED=/dev/shm/simgpu-other");
-         *shared; shared++) {
+    const char *of_its_own = shared_file();
+    for (const char *const *shared = SETTINGS("SIMGPU_SHARED=", of_its_own); *shared; shared++) {
         cr_assert_str_eq(
             output_of(
                 SETTINGS(
@@ -166,8 +176,8 @@ Test(process, another_process_takes_and_gives_back_at_set_moments)
                     "SIMGPU_OTHER=cuMemGetInfo@2=64MiB,cuMemGetInfo@3=8MiB,cuMemGetInfo@4=2GiB"),
                 "watch", NULL),
             "1024 960 1016 0 here 0\n");
-        unlink("/dev/shm/simgpu-other");
     }
+    unlink(strchr(of_its_own, '=') + 1);
     const char *text = output_of(SETTINGS("SIMGPU_OTHER=cuMemAlloc@0=1MiB"), "fail", NULL);
     cr_assert_not_null(strstr(text, "SIMGPU_OTHER=cuMemAlloc@0=1MiB is not"), "%s", text);
 }
@@ -193,17 +203,6 @@ static void expect(struct probe probe, int status, unsigned long long free_mib)
     cr_assert_not_null(fgets(line, sizeof line, probe.from));
     snprintf(wanted, sizeof wanted, "status %d free %llu\n", status, free_mib * MIB);
     cr_assert_str_eq(line, wanted);
-}
-
-static const char *shared_file(void)
-{
-    static char setting[64];
-    char path[] = "/tmp/simgpu-shared-XXXXXX";
-    int fd = mkstemp(path);
-    cr_assert_geq(fd, 0);
-    close(fd);
-    snprintf(setting, sizeof setting, "SIMGPU_SHARED=%s", path);
-    return setting;
 }
 
 Test(process, processes_share_a_device)
