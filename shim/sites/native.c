@@ -319,13 +319,12 @@ static enum ms_step leave_own(struct walk *walk)
     return step;
 }
 
-/* Known stacks are the thread's own, so this needs no check of which stack it is. */
+/* Known stacks are the thread's own, so this needs no check of which stack it is. There are none
+ * while the stamp is unsteady, and none has sp 0. */
 static inline struct ms_known_stack *known_from(struct memory *memory,
                                                 const struct ms_step_at *from, uint64_t epoch)
 {
-    const bool usable = from != NULL && from->sp != 0 && memory->stamp == ms_rule_stamp(epoch) &&
-                        memory->stamp != MS_STAMP_UNSTEADY && !is_own(from->address);
-    return usable ? ms_known_find(&memory->known, from) : NULL;
+    return memory->stamp == ms_rule_stamp(epoch) ? ms_known_find(&memory->known, from) : NULL;
 }
 
 /* Walks from that frame, or from this function's caller, without the shim's own frames on top. */
@@ -413,27 +412,32 @@ static inline void set_stack(struct ms_native_stack *out, const uint64_t *addres
     out->hash = count > depth ? hash_of(addresses, depth) : hash;
 }
 
-/* For a stack that is not known (null), or longer than `depth`. */
-static __attribute__((noinline)) void capture_otherwise(struct memory *memory,
-                                                        struct ms_known_stack *known,
-                                                        const struct ms_step_at *from,
-                                                        uint64_t epoch, uint32_t depth,
-                                                        struct ms_native_stack *out)
+struct ms_native_note *ms_native_recall(const struct ms_step_at *from, uint32_t depth,
+                                        uint64_t *generation)
 {
-    const enum ms_step end =
-        known != NULL ? MS_STEP_OUTERMOST : walk_stack(memory, from, epoch, &known);
-    if (known != NULL) {
-        set_stack(out, known->words, known->count, depth, known->hash);
-        out->note = out->cut ? NULL : &known->note;
-    } else {
-        const uint32_t first = memory->first, count = FRAMES_MAX - first;
-        set_stack(out, &memory->addresses[first], count, depth,
-                  count != 0 ? memory->hashes[first] : 0);
-        out->cut |= end == MS_STEPPED;
+    const uint64_t epoch = ms_modules_now();
+    struct memory *memory = mine;
+    *generation = epoch >> 16;
+    if (memory == NULL || memory->busy) {
+        return NULL;
     }
-    out->lost = !out->cut && end >= MS_STEP_UNKNOWN;
+    memory->busy = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    struct ms_known_stack *known = known_from(memory, from, epoch);
     atomic_signal_fence(memory_order_seq_cst);
     memory->busy = false;
+    return known != NULL && known->count <= depth ? &known->note : NULL;
+}
+
+void ms_native_recalled(struct ms_native_note *note, uint64_t generation,
+                        struct ms_native_stack *out)
+{
+    const struct ms_known_stack *known = (const struct ms_known_stack *)note;
+    *out = (struct ms_native_stack){.addresses = known->words,
+                                    .count = known->count,
+                                    .hash = known->hash,
+                                    .generation = generation,
+                                    .note = note};
 }
 
 void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
@@ -450,16 +454,19 @@ void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
     }
     memory->busy = true;
     atomic_signal_fence(memory_order_seq_cst);
-    struct ms_known_stack *known = known_from(memory, from, epoch);
-    if (known == NULL || known->count > depth) {
-        capture_otherwise(memory, known, from, epoch, depth, out);
-        return;
+    struct ms_known_stack *known = from != NULL ? known_from(memory, from, epoch) : NULL;
+    const enum ms_step end =
+        known != NULL ? MS_STEP_OUTERMOST : walk_stack(memory, from, epoch, &known);
+    if (known != NULL) {
+        set_stack(out, known->words, known->count, depth, known->hash);
+        out->note = out->cut ? NULL : &known->note;
+    } else {
+        const uint32_t first = memory->first, count = FRAMES_MAX - first;
+        set_stack(out, &memory->addresses[first], count, depth,
+                  count != 0 ? memory->hashes[first] : 0);
+        out->cut |= end == MS_STEPPED;
     }
-    out->addresses = known->words;
-    out->count = known->count;
-    out->hash = known->hash;
-    out->note = &known->note;
-    out->lost = false;
+    out->lost = !out->cut && end >= MS_STEP_UNKNOWN;
     atomic_signal_fence(memory_order_seq_cst);
     memory->busy = false;
 }

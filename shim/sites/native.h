@@ -52,6 +52,15 @@ void ms_native_capture(uint32_t depth, struct ms_native_stack *out);
 void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
                             struct ms_native_stack *out);
 
+/* The note of a stack that came before, from the frame `from` on (sp 0: unknown); null if it is not
+ * known, or longer than `depth`. generation: as in struct ms_native_stack. */
+struct ms_native_note *ms_native_recall(const struct ms_step_at *from, uint32_t depth,
+                                        uint64_t *generation);
+
+/* The stack of the note that was just recalled. */
+void ms_native_recalled(struct ms_native_note *note, uint64_t generation,
+                        struct ms_native_stack *out);
+
 /* The file of the code at an address. False: none (made at run time). `path` (path_bytes long;
  * PATH_MAX for names that are not absolute yet) gets its absolute path. Not on the hot path; takes
  * a lock. generation: differs if the same file was loaded anew. */

@@ -27,15 +27,15 @@ struct ms_stack_place {
 };
 
 struct ms_known_stack {
-    uint64_t sp, bp, hash; /* hash: of its addresses */
-    uint32_t next;         /* the next in its chain, as an index into the thread's words; 0: none */
-    uint32_t count;        /* number of frames */
+    struct ms_native_note note; /* the first, so that its address is the stack's */
+    uint64_t sp, bp, hash;      /* hash: of its addresses */
+    uint32_t next;  /* the next in its chain, as an index into the thread's words; 0: none */
+    uint32_t count; /* number of frames */
     uint32_t words_count;
     uint32_t needs_bp; /* 0 or 1 */
-    struct ms_native_note note;
-    uint64_t words[]; /* the return addresses, then saved frame pointers; then, 32 bits each, how
-                         many words above sp each of them lies (except the first return address,
-                         which no word that is read contains) */
+    uint64_t words[];  /* the return addresses, then saved frame pointers; then, 32 bits each, how
+                          many words above sp each of them lies (except the first return address,
+                          which no word that is read contains) */
 };
 
 /* The known stacks of a thread. All zero: none. */

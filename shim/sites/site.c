@@ -96,12 +96,14 @@ static void borrow(struct ms_python_stack *python)
     }
 }
 
-static uint32_t flags_of(const struct stack *stack)
+static uint32_t python_flags(const struct ms_python_stack *stack)
 {
-    return (stack->native.cut ? MS_SITE_NATIVE_CUT : 0u) |
-           (stack->native.lost ? MS_SITE_NATIVE_LOST : 0u) |
-           (stack->python.cut ? MS_SITE_PYTHON_CUT : 0u) |
-           (stack->python.lost ? MS_SITE_PYTHON_LOST : 0u);
+    return (stack->cut ? MS_SITE_PYTHON_CUT : 0u) | (stack->lost ? MS_SITE_PYTHON_LOST : 0u);
+}
+
+static uint32_t native_flags(const struct ms_native_stack *stack)
+{
+    return (stack->cut ? MS_SITE_NATIVE_CUT : 0u) | (stack->lost ? MS_SITE_NATIVE_LOST : 0u);
 }
 
 static uint32_t thread_of(const struct stack *stack)
@@ -112,18 +114,12 @@ static uint32_t thread_of(const struct stack *stack)
     return stack->python.count != 0 ? MS_THREAD_PYTHON : MS_THREAD_OTHER;
 }
 
-/* False: there is nothing to record. */
-static bool take(const struct ms_options *options, struct stack *stack)
+/* All but the native stack. */
+static inline void look_around(const struct ms_options *options, struct stack *stack)
 {
     const enum ms_stacks_mode mode = options->stacks;
     /* Field by field: clearing the whole struct takes longer than recognizing a known stack. */
     stack->tag = ms_tag_current();
-    if (mode == MS_STACKS_NATIVE || mode == MS_STACKS_FULL) {
-        const struct ms_step_at call = {(uintptr_t)ms_guard.caller, ms_guard.sp, ms_guard.bp};
-        ms_native_capture_from(&call, options->stack_depth, &stack->native);
-    } else {
-        stack->native = (struct ms_native_stack){0};
-    }
     if (mode == MS_STACKS_PYTHON || mode == MS_STACKS_FULL) {
         ms_python_recall(options->stack_depth, &stack->python);
         if (__builtin_expect(stack->python.count == 0, 0)) {
@@ -133,9 +129,12 @@ static bool take(const struct ms_options *options, struct stack *stack)
         stack->python = (struct ms_python_stack){0};
     }
     stack->thread = mode != MS_STACKS_OFF ? thread_of(stack) : 0;
-    stack->flags = mode != MS_STACKS_OFF ? flags_of(stack) : 0;
-    return stack->native.count != 0 || stack->python.count != 0 || stack->tag != 0 ||
-           stack->thread == MS_THREAD_BACKWARD;
+    stack->flags = python_flags(&stack->python);
+}
+
+static bool takes_native(const struct ms_options *options)
+{
+    return options->stacks == MS_STACKS_NATIVE || options->stacks == MS_STACKS_FULL;
 }
 
 /* --- Sites ------------------------------------------------------------------------------------ */
@@ -167,21 +166,9 @@ static inline bool is_around(const struct site *site, const struct stack *stack)
                (uint32_t)stack->native.generation;
 }
 
-/* The site that this known stack had last, if everything else is the same; otherwise 0. */
-static inline uint32_t find_noted(const struct stack *stack)
-{
-    const uint32_t id = stack->native.note != NULL ? stack->native.note->site : 0;
-    const bool same = id != 0 && is_around(site_at(id), stack) &&
-                      ms_intern_is_python(site_at(id)->python, &stack->python);
-    return same ? id : 0;
-}
-
 static uint32_t find(struct stack *stack)
 {
-    uint32_t id = find_noted(stack);
-    if (id != 0) {
-        return id;
-    }
+    uint32_t id;
     stack->hash = ms_mix(ms_mix(stack->native.hash, ms_python_hash(&stack->python)),
                          (uint64_t)stack->tag << 32 | stack->thread << 16 | stack->flags);
     struct ms_probe probe = ms_probe(&site_index, stack->hash);
@@ -347,35 +334,72 @@ static uint32_t sampled_out(uint64_t mean_bytes, ms_trace_t *trace)
     return id;
 }
 
-static __attribute__((noinline)) uint32_t capture(const struct ms_options *options, uint64_t bytes)
+/* Where the site is not the one that the native stack had last. note: as ms_native_recall gave
+ * it. */
+static __attribute__((noinline)) uint32_t capture_otherwise(const struct ms_options *options,
+                                                            const struct ms_step_at *call,
+                                                            struct ms_native_note *note,
+                                                            struct stack *stack)
 {
     ms_trace_t *trace = ms_session_trace();
-    struct stack stack;
     if (trace == NULL || !atomic_load_explicit(&ready, memory_order_acquire)) {
         return 0;
     }
-    if (options->sample_bytes != 0) {
-        const uint32_t none = sampled_out(options->sample_bytes, trace);
-        if (none == 0 || !ms_sample_takes(bytes, options->sample_bytes)) {
-            return none;
-        }
+    if (note != NULL) {
+        ms_native_recalled(note, stack->native.generation, &stack->native);
+    } else if (takes_native(options)) {
+        ms_native_capture_from(call, options->stack_depth, &stack->native);
+    } else {
+        stack->native = (struct ms_native_stack){0};
     }
-    if (!take(options, &stack)) {
+    stack->flags |= native_flags(&stack->native);
+    if (stack->native.count == 0 && stack->python.count == 0 && stack->tag == 0 &&
+        stack->thread != MS_THREAD_BACKWARD) {
         return 0;
     }
-    uint32_t id = find(&stack);
+    uint32_t id = find(stack);
     if (__builtin_expect(id == 0, 0)) {
-        id = meet(&stack, trace);
+        id = meet(stack, trace);
     }
-    if (id != 0 && stack.python.frames != NULL) {
-        ms_python_remember(&stack.python, site_at(id)->python);
+    if (id != 0 && stack->python.frames != NULL) {
+        ms_python_remember(&stack->python, site_at(id)->python);
     }
     return id;
 }
 
+/* Whether sampling takes this allocation. If not, *none is its site. */
+static __attribute__((noinline)) bool is_sampled(const struct ms_options *options, uint64_t bytes,
+                                                 uint32_t *none)
+{
+    ms_trace_t *trace = ms_session_trace();
+    const bool usable = trace != NULL && atomic_load_explicit(&ready, memory_order_acquire);
+    *none = usable ? sampled_out(options->sample_bytes, trace) : 0;
+    return *none != 0 && ms_sample_takes(bytes, options->sample_bytes);
+}
+
+/* A site that was noted was made when everything was ready, so that is not asked again. */
 MS_HOT uint32_t ms_site_capture(uint64_t bytes)
 {
     const struct ms_options *options = ms_options();
-    const bool nothing = options->stacks == MS_STACKS_OFF && options->sample_bytes == 0;
-    return nothing && ms_tag_current() == 0 ? 0 : capture(options, bytes);
+    const struct ms_step_at call = {(uintptr_t)ms_guard.caller, ms_guard.sp, ms_guard.bp};
+    struct ms_native_note *note = NULL;
+    struct stack stack;
+    uint32_t none;
+    if (__builtin_expect(options->sample_bytes != 0, 0) && !is_sampled(options, bytes, &none)) {
+        return none;
+    }
+    look_around(options, &stack);
+    if (takes_native(options)) {
+        note = ms_native_recall(&call, options->stack_depth, &stack.native.generation);
+    }
+    if (__builtin_expect(note != NULL && note->site != 0, 1)) {
+        const struct site *site = site_at(note->site);
+        if (is_around(site, &stack) && ms_intern_is_python(site->python, &stack.python)) {
+            if (stack.python.frames != NULL) {
+                ms_python_remember(&stack.python, site->python);
+            }
+            return note->site;
+        }
+    }
+    return capture_otherwise(options, &call, note, &stack);
 }

@@ -97,6 +97,22 @@ void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
     out->count = out->count < depth ? out->count : depth;
 }
 
+struct ms_native_note *ms_native_recall(const struct ms_step_at *from, uint32_t depth,
+                                        uint64_t *of_modules)
+{
+    (void)from;
+    *of_modules = now.native.generation;
+    return now.native.count <= depth ? now.native.note : NULL;
+}
+
+void ms_native_recalled(struct ms_native_note *note, uint64_t of_modules,
+                        struct ms_native_stack *out)
+{
+    *out = now.native;
+    out->note = note;
+    out->generation = of_modules;
+}
+
 /* Modules lie one after the other; what lies below the first was made at run time. */
 bool ms_native_module(uint64_t address, struct ms_native_module *out, char *path,
                       uint32_t path_bytes)
