@@ -33,21 +33,12 @@
 #include "shim/sites/site.h"
 #include "shim/tables/identity.h"
 
-MS_HOT_DATA static struct ms_device *_Atomic devices[MS_DEVICES_MAX];
+MS_HOT_DATA struct ms_device *_Atomic ms_devices[MS_DEVICES_MAX];
 static _Atomic int used;
 
-/* The table's entry while one thread makes the device. A lock instead would be held while the
- * driver is asked and the trace is opened. */
-static struct ms_device in_the_making;
-
-MS_HOT struct ms_device *ms_device_get(int ordinal)
-{
-    if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
-        return NULL;
-    }
-    struct ms_device *device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
-    return device == &in_the_making ? NULL : device;
-}
+/* Held by the one thread that makes the device. A lock instead would be held while the driver is
+ * asked and the trace is opened. */
+static atomic_flag making[MS_DEVICES_MAX];
 
 int ms_devices_used(void)
 {
@@ -232,29 +223,8 @@ static void locks_of_devices(enum ms_lock_rank rank, void (*act)(ms_lock_t *lock
 static struct ms_fork_part at_fork = {.locks = locks_of_devices, .in_child = ms_gate_fork_child};
 static bool at_fork_joined; /* guarded by OPENING */
 
-CUresult ms_device_use(int ordinal, struct ms_device **out)
+static CUresult make_known(int ordinal, struct ms_device **out)
 {
-    *out = NULL;
-    if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
-        MS_LOG_ONCE(MS_LOG_WARN,
-                    "device %d is beyond the %d that memshim supports; memshim leaves it alone",
-                    ordinal, MS_DEVICES_MAX);
-        return CUDA_SUCCESS;
-    }
-    for (;;) {
-        struct ms_device *device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
-        if (device && device != &in_the_making) {
-            *out = device;
-            return CUDA_SUCCESS;
-        }
-        if (device) {
-            sched_yield();
-            continue;
-        }
-        if (atomic_compare_exchange_strong(&devices[ordinal], &device, &in_the_making)) {
-            break;
-        }
-    }
     const int cancellation = ms_cancel_hold();
     struct ms_device *device = NULL;
     CUresult result = make(ordinal, &device);
@@ -272,9 +242,34 @@ CUresult ms_device_use(int ordinal, struct ms_device **out)
         at_fork_joined = true;
         ms_fork_join(&at_fork);
     }
-    atomic_store_explicit(&devices[ordinal], device, memory_order_release);
+    atomic_store_explicit(&ms_devices[ordinal], device, memory_order_release);
     ms_lock_release(MS_LOCK(OPENING));
     ms_cancel_let(cancellation);
+    *out = device;
+    return result;
+}
+
+CUresult ms_device_use(int ordinal, struct ms_device **out)
+{
+    *out = NULL;
+    if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d is beyond the %d that memshim supports; memshim leaves it alone",
+                    ordinal, MS_DEVICES_MAX);
+        return CUDA_SUCCESS;
+    }
+    CUresult result = CUDA_SUCCESS;
+    struct ms_device *device = ms_device_get(ordinal);
+    if (!device) {
+        while (atomic_flag_test_and_set(&making[ordinal])) {
+            sched_yield();
+        }
+        device = ms_device_get(ordinal);
+        if (!device) {
+            result = make_known(ordinal, &device);
+        }
+        atomic_flag_clear(&making[ordinal]);
+    }
     *out = device;
     return result;
 }

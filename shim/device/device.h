@@ -109,8 +109,15 @@ struct ms_device {
     _Atomic uint64_t refusals; /* allocation calls that were refused for want of memory */
 };
 
+extern struct ms_device *_Atomic ms_devices[MS_DEVICES_MAX]; /* null: not used (yet) */
+
 /* The device of this ordinal; null if the process does not use it (yet). Lock-free. */
-struct ms_device *ms_device_get(int ordinal);
+static inline struct ms_device *ms_device_get(int ordinal)
+{
+    return ordinal >= 0 && ordinal < MS_DEVICES_MAX
+               ? atomic_load_explicit(&ms_devices[ordinal], memory_order_acquire)
+               : NULL;
+}
 
 /* The same, but makes the device if need be. Null with CUDA_SUCCESS: its ordinal is beyond those
  * that memshim knows, and memshim leaves it alone. An error is that of the driver's query that

@@ -16,27 +16,22 @@
 #include "shim/sites/tag_names.h"
 #include "shim/sites/tags.h"
 
-/* Sizes beyond INT64_MAX are ignored, so that none becomes a negative number and is taken for a
- * free. */
-static inline __attribute__((always_inline)) void report(int device, const void *ptr, int64_t bytes)
-{
-    if (ptr != NULL && bytes != 0 && ms_guard_enter_here()) {
-        ms_serve_range(device, ptr, bytes, UINT64_MAX);
-        ms_guard_leave();
-    }
-}
+/* Larger sizes are ignored: a program that computed a negative one gives it as such a size. */
+#define LARGEST_RANGE_BYTES ((size_t)INT64_MAX)
 
 void memshim_range_born(int device, const void *ptr, size_t bytes)
 {
-    if (bytes <= INT64_MAX) {
-        report(device, ptr, (int64_t)bytes);
+    if (ptr != NULL && bytes <= LARGEST_RANGE_BYTES && ms_guard_enter_here()) {
+        ms_serve_born(device, ptr, bytes, UINT64_MAX);
+        ms_guard_leave();
     }
 }
 
 void memshim_range_died(int device, const void *ptr, size_t bytes)
 {
-    if (bytes <= INT64_MAX) {
-        report(device, ptr, -(int64_t)bytes);
+    if (ptr != NULL && bytes <= LARGEST_RANGE_BYTES && ms_guard_enter_here()) {
+        ms_serve_died(device, ptr, bytes, UINT64_MAX);
+        ms_guard_leave();
     }
 }
 

@@ -81,9 +81,11 @@ MS_HOT void USAGE(void *ptr, int64_t bytes, size_t total_allocated, size_t total
                   torch_device_t device)
 {
     int ordinal = cuda_ordinal(device);
-    if (ordinal >= 0 && bytes != 0 && ms_guard_enter_here()) {
-        ms_serve_range(ordinal, ptr, bytes, total_allocated);
-        if (bytes > 0) {
+    if (ordinal >= 0 && ms_guard_enter_here()) {
+        if (bytes < 0) {
+            ms_serve_died(ordinal, ptr, -(uint64_t)bytes, total_allocated);
+        } else if (bytes > 0) {
+            ms_serve_born(ordinal, ptr, (uint64_t)bytes, total_allocated);
             ms_oom_tensor_served();
         }
         ms_guard_leave();

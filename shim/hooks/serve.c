@@ -67,30 +67,45 @@ void ms_serve_kept_range(int device, const void *addr, int64_t bytes)
     ms_status_check();
 }
 
-MS_HOT void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
+static __attribute__((noinline, cold)) void born_forwarded(const struct ms_device *d, ms_addr_t at)
+{
+    if (!ms_device_holds(d, at)) {
+        ms_forwarded_arena(at);
+    }
+}
+
+static inline void after_report(struct ms_device *d, ms_status_t status)
+{
+    if (__builtin_expect(status != MS_OK, 0)) {
+        say_status(d, status);
+    }
+    ms_device_check_emergency(d);
+    ms_status_check();
+}
+
+MS_HOT void ms_serve_born(int device, const void *addr, uint64_t bytes, uint64_t total_bytes)
 {
     struct ms_device *d = ms_device_get(device);
     if (!d || bytes == 0) {
         return;
     }
     ms_addr_t at = (ms_addr_t)(uintptr_t)addr;
-    if (bytes > 0) {
-        ms_serve_range_in_maps(at, (uint64_t)bytes);
+    ms_serve_range_in_maps(at, bytes);
+    if (atomic_load_explicit(&d->forwarded_live_bytes, memory_order_relaxed) != 0) {
+        born_forwarded(d, at);
     }
-    if (bytes > 0 && atomic_load_explicit(&d->forwarded_live_bytes, memory_order_relaxed) != 0 &&
-        !ms_device_holds(d, at)) {
-        ms_forwarded_arena(at);
-    }
-    ms_status_t status = bytes > 0
-                             ? ms_arenas_allocated(d->arenas, at, (uint64_t)bytes,
-                                                   ms_site_capture((uint64_t)bytes), total_bytes)
-                             : ms_arenas_freed(d->arenas, at, (uint64_t)-bytes, total_bytes);
-    if (status != MS_OK) {
-        say_status(d, status);
-    }
-    if (bytes > 0 && atomic_load_explicit(&d->host_made, memory_order_relaxed)) {
+    ms_status_t status =
+        ms_arenas_allocated(d->arenas, at, bytes, ms_site_capture(bytes), total_bytes);
+    if (atomic_load_explicit(&d->host_made, memory_order_relaxed)) {
         ms_spill_attend(d);
     }
-    ms_device_check_emergency(d);
-    ms_status_check();
+    after_report(d, status);
+}
+
+MS_HOT void ms_serve_died(int device, const void *addr, uint64_t bytes, uint64_t total_bytes)
+{
+    struct ms_device *d = ms_device_get(device);
+    if (d && bytes != 0) {
+        after_report(d, ms_arenas_freed(d->arenas, (ms_addr_t)(uintptr_t)addr, bytes, total_bytes));
+    }
 }

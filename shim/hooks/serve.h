@@ -16,13 +16,14 @@
     CUresult ms_serve_##symbol params;
 #include "shim/tables/hooks.def"
 
-/* A framework's allocator handed out a range (bytes > 0) or took it back (bytes < 0) on this
- * device. total_bytes: the framework's own sum of live bytes; UINT64_MAX if it does not say. The
- * guard is set. */
-void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes);
+/* A framework's allocator handed out a range, or took it back, on this device. total_bytes: the
+ * framework's own sum of live bytes; UINT64_MAX if it does not say. The guard is set. */
+void ms_serve_born(int device, const void *addr, uint64_t bytes, uint64_t total_bytes);
+void ms_serve_died(int device, const void *addr, uint64_t bytes, uint64_t total_bytes);
 
 /* ms_serve_kept_block: a block of an allocator that may hand out more than it reports.
- * ms_serve_kept_range: a piece of such a block, as above. The guard is set. */
+ * ms_serve_kept_range: a piece of such a block is handed out (bytes > 0) or taken back (bytes < 0).
+ * The guard is set. */
 void ms_serve_kept_block(int device, const void *addr);
 void ms_serve_kept_range(int device, const void *addr, int64_t bytes);
 

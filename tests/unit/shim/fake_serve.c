@@ -171,7 +171,16 @@ void ms_cupy_module(const char *name, const void *found)
     (void)found;
 }
 
-void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
+void ms_serve_born(int device, const void *addr, uint64_t bytes, uint64_t total_bytes)
+{
+    (void)device;
+    (void)addr;
+    (void)bytes;
+    (void)total_bytes;
+    serve("range");
+}
+
+void ms_serve_died(int device, const void *addr, uint64_t bytes, uint64_t total_bytes)
 {
     (void)device;
     (void)addr;
@@ -210,8 +219,4 @@ void ms_oom_tensor_served(void)
 {
 }
 
-struct ms_device *ms_device_get(int ordinal)
-{
-    (void)ordinal;
-    return NULL;
-}
+struct ms_device *_Atomic ms_devices[MS_DEVICES_MAX];
