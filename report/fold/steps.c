@@ -432,6 +432,22 @@ static bool leaks(const struct ms_steps *steps, const ms_site_table_t *table, ui
     return lifetime_bytes(steps, table, caller, true, MS_LIFETIME_KEPT) > bytes / LEAKED_PARTS;
 }
 
+/* ---- evaluations ---- */
+
+/* Calls of that line that reached their end. */
+static uint64_t completed(const ms_steps_t *steps, const struct call *call,
+                          const struct ms_steps_failures *failures)
+{
+    uint64_t failed = 0;
+
+    for (size_t i = 0; i < failures->count; i++) {
+        const struct ms_doings *is = ms_landmarks_of(steps->landmarks, failures->at[i].site);
+
+        failed += is->doing == MS_DOING_FORWARD && is->caller == call->caller;
+    }
+    return call->batches > failed ? call->batches - failed : 0;
+}
+
 /* Whether a line's calls are an evaluation's: nothing of them is kept for a backward. But some
  * calls of that sort belong to the step (a teacher, a generator): they run in every step, and their
  * results outlive a pass, or are never freed. Memory of a capture has no known lifetime. */
@@ -448,12 +464,14 @@ static bool evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
 }
 
 static uint64_t evaluating(const ms_steps_t *steps, const ms_site_table_t *table,
+                           const struct ms_steps_failures *failures,
                            const struct ms_recurrence *found)
 {
     uint64_t calls = 0;
 
     for (uint32_t i = 0; i < steps->call_count; i++) {
-        if (evaluates(steps, table, found, steps->calls[i].caller, steps->calls[i].gaps)) {
+        if (completed(steps, &steps->calls[i], failures) > 0 &&
+            evaluates(steps, table, found, steps->calls[i].caller, steps->calls[i].gaps)) {
             calls |= UINT64_C(1) << i;
         }
     }
@@ -461,9 +479,9 @@ static uint64_t evaluating(const ms_steps_t *steps, const ms_site_table_t *table
 }
 
 static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *table,
-                             struct ms_recurrence *found)
+                             const struct ms_steps_failures *failures, struct ms_recurrence *found)
 {
-    const uint64_t calls = evaluating(steps, table, found);
+    const uint64_t calls = evaluating(steps, table, failures, found);
     const struct gap *gaps = (const struct gap *)steps->gaps.at;
 
     found->evaluations_known = bits(calls) < (int)steps->call_count;
@@ -471,7 +489,8 @@ static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *tab
         found->evaluations += (gaps[i].calls & calls) != 0;
     }
     for (uint32_t i = 0; i < steps->call_count; i++) {
-        found->evaluation_batches += calls >> i & 1 ? steps->calls[i].batches : 0;
+        found->evaluation_batches +=
+            calls >> i & 1 ? completed(steps, &steps->calls[i], failures) : 0;
     }
 }
 
@@ -501,12 +520,33 @@ bool ms_steps_trains(const ms_steps_t *steps, const ms_site_table_t *table,
     return false;
 }
 
+/* When the gap at that time began. */
+static uint64_t gap_began_ns(const ms_steps_t *steps, uint64_t time_ns)
+{
+    const struct gap *gaps = (const struct gap *)steps->gaps.at;
+    size_t after = steps->gaps.bytes / sizeof(*gaps);
+
+    while (after > 1 && gaps[after - 1].begin_ns > time_ns) {
+        after--;
+    }
+    return gaps[after - 1].begin_ns;
+}
+
+/* Whether another request failed before, with no backward pass between them. */
+static bool tries_again(const ms_steps_t *steps, const struct ms_steps_failures *failures,
+                        size_t failure)
+{
+    return failure > 0 &&
+           failures->at[failure - 1].time_ns >= gap_began_ns(steps, failures->at[failure].time_ns);
+}
+
 bool ms_steps_evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
                         const ms_definitions_t *definitions, const struct ms_recurrence *found,
-                        uint32_t site)
+                        const struct ms_steps_failures *failures, size_t failure)
 {
+    const uint32_t site = failures->at[failure].site;
     const uint32_t caller = ms_landmarks_of(steps->landmarks, site)->caller;
-    uint64_t gaps = 0;
+    uint64_t gaps = 0, done = 0;
 
     if (!found->known || found->count < FEWEST_STEPS ||
         ms_steps_trains(steps, table, definitions, site)) {
@@ -514,11 +554,14 @@ bool ms_steps_evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
     }
     for (uint32_t i = 0; i < steps->call_count; i++) {
         gaps += steps->calls[i].caller == caller ? steps->calls[i].gaps : 0;
+        done += steps->calls[i].caller == caller ? completed(steps, &steps->calls[i], failures) : 0;
     }
-    return evaluates(steps, table, found, caller, gaps);
+    return !(done == 0 && tries_again(steps, failures, failure)) &&
+           evaluates(steps, table, found, caller, gaps);
 }
 
-void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const char *missing,
+void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table,
+                    const struct ms_steps_failures *failures, const char *missing,
                     struct ms_recurrence *found)
 {
     *found = (struct ms_recurrence){.every = 1, .whole = !missing, .ended_ns = UINT64_MAX};
@@ -531,6 +574,6 @@ void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const
         found->why = "there were more backward passes than can be told apart";
     } else {
         find_steps(steps, table, found);
-        find_evaluations(steps, table, found);
+        find_evaluations(steps, table, failures, found);
     }
 }

@@ -54,10 +54,22 @@ struct ms_recurrence {
                                     model, others when the one before ended; the caller frees it */
 };
 
-/* Judges at the end of a trace; `table` must be of the same events. missing: a clause that says why
- * some allocations, or their sites, were not seen, so that nothing can be counted; null: all were
- * seen. */
-void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const char *missing,
+/* Requests that ran out of memory, in the order of time. If one was of a call of a model, that call
+ * did not reach its end, so it does not show whether a backward pass was to follow. */
+struct ms_steps_failure {
+    uint32_t site;
+    uint64_t time_ns;
+};
+struct ms_steps_failures {
+    const struct ms_steps_failure *at;
+    size_t count;
+};
+
+/* Judges at the end of a trace; `table` and `failures` must be of the same events. missing: a
+ * clause that says why some allocations, or their sites, were not seen, so that nothing can be
+ * counted; null: all were seen. */
+void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table,
+                    const struct ms_steps_failures *failures, const char *missing,
                     struct ms_recurrence *found);
 
 /* Whether memory of that site may be for a backward pass. False: it is asked for in a call of a
@@ -65,10 +77,12 @@ void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const
 bool ms_steps_trains(const ms_steps_t *steps, const ms_site_table_t *table,
                      const ms_definitions_t *definitions, uint32_t site);
 
-/* Whether that is false, and the run has trained for a while: it is an evaluation. found: from
- * ms_steps_judge. */
+/* Whether that is false of the request that failed, and the run has trained for a while: it is an
+ * evaluation. But not if the program tries again, on a line of which no call succeeded, since
+ * another request failed after the newest backward pass. found: from ms_steps_judge. failure: an
+ * index. */
 bool ms_steps_evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
                         const ms_definitions_t *definitions, const struct ms_recurrence *found,
-                        uint32_t site);
+                        const struct ms_steps_failures *failures, size_t failure);
 
 #endif

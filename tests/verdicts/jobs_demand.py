@@ -411,6 +411,25 @@ def parameters(_batch: int) -> None:
 
 
 @job(
+    name="layers-by-hand",
+    reason="batch too large",
+    verdict="demand",
+    when="first",
+    where="forward",
+    keeps="autograd, until backward; the layers are a loop over weights, without nn.Module",
+    names="holds",
+)
+def layers_by_hand(_batch: int) -> None:
+    weights = [torch.zeros(256, 256, device="cuda", requires_grad=True) for _ in range(48)]
+    for _ in range(10):
+        x = samples(32768, 256)
+        for weight in weights:
+            x = x @ weight  # culprit
+            x = torch.relu(x)  # culprit
+        x.mean().backward()
+
+
+@job(
     name="gradients-of-much",
     reason="too many parameters",
     verdict="demand",

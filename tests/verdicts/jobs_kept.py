@@ -170,6 +170,23 @@ def compiled(batch: int) -> None:
 
 
 @job(
+    name="kept-no-model",
+    reason="tensors kept",
+    verdict="growth",
+    when="hundredth",
+    where="forward",
+    keeps="the list `film`; no model is called, and no backward pass is made",
+)
+def film_kept(_batch: int) -> None:
+    state = block(4)
+    film: list[torch.Tensor] = []
+    for _ in range(400):
+        change = state + 1
+        state = state + change
+        film.append(state.clone())  # culprit
+
+
+@job(
     name="tensors-kept-outputs",
     reason="tensors kept",
     verdict="growth",

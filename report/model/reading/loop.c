@@ -7,11 +7,10 @@
 
 #include "allocator/base/buffer.h"
 
-#define MOST_LINES   16384u
-#define MOST_TIMES   512u /* of one line; beyond that, one in `every` */
-#define FEWEST_STEPS 8u
-#define LEAST_ALIKE  0.9
-#define WARM_UP      3u /* rows of a line are compared from its third turn on */
+#define MOST_LINES  16384u
+#define MOST_TIMES  512u /* of one line; beyond that, one in `every` */
+#define LEAST_ALIKE 0.9
+#define WARM_UP     3u /* rows of a line are compared from its third turn on */
 
 /* Hashes of rows of lines: polynomials over 2^64, so that the hash of a part follows from those of
  * the beginnings before and after it. */
@@ -275,11 +274,11 @@ static struct choice choose(const struct ms_loop *loop)
     return best;
 }
 
-bool ms_loop_judge(const ms_loop_t *loop, struct ms_recurrence *found)
+bool ms_loop_judge(const ms_loop_t *loop, uint64_t fewest, struct ms_recurrence *found)
 {
     const struct anchor *anchor = choose(loop).anchor;
 
-    if (!anchor || anchor->count < FEWEST_STEPS) {
+    if (!anchor || anchor->count < fewest) {
         return false;
     }
     found->known = true;

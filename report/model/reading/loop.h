@@ -30,7 +30,10 @@ void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns);
  * of its own. line: a node of Python. */
 void ms_loop_call(ms_loop_t *loop, uint64_t line);
 
-/* Judges at the end. True: *found is known, with its confidence. */
-bool ms_loop_judge(const ms_loop_t *loop, struct ms_recurrence *found);
+#define MS_LOOP_FEWEST_STEPS 8u
+
+/* Judges at the end. fewest: the steps that make a loop. True: *found is known, with its
+ * confidence. */
+bool ms_loop_judge(const ms_loop_t *loop, uint64_t fewest, struct ms_recurrence *found);
 
 #endif

@@ -4,6 +4,8 @@
 #include "report/model/kinds.h"
 #include "report/model/reading/reading.h"
 
+#define MORE_THAN_LAYERS 64u
+
 bool ms_reading_start_steps(struct ms_reading *reading)
 {
     struct ms_model *model = reading->model;
@@ -79,14 +81,21 @@ static struct ms_run_end end_of(const struct ms_model *model)
                                           MS_DOING_BACKWARD};
 }
 
-/* Whether the run may be such a loop. If PyTorch reports tensors, a model must have been called.
- * And if a run died in its first forward, it may have called the model's parts one by one: so it
- * has no rounds. */
-static bool may_loop(const struct ms_model *model)
+/* How often a loop must have come round. If PyTorch reports tensors and no model was called, what
+ * recurs may be the layers of one that is written by hand, or their parameters: it must be more
+ * often than models have layers. */
+static uint64_t fewest_steps(const struct ms_model *model)
 {
     const bool calls_models = ms_landmarks_first_call(model->landmarks) != UINT32_MAX;
 
-    return calls_models ? !ms_model_fatal_oom(model) : !ms_model_has_tensors(model);
+    return !calls_models && ms_model_has_tensors(model) ? MORE_THAN_LAYERS : MS_LOOP_FEWEST_STEPS;
+}
+
+/* Whether the run may be such a loop. If it died in its first forward, it may have called the
+ * model's parts one by one: so it has no rounds. */
+static bool may_loop(const struct ms_model *model)
+{
+    return ms_landmarks_first_call(model->landmarks) == UINT32_MAX || !ms_model_fatal_oom(model);
 }
 
 static void find_loop(struct ms_reading *reading)
@@ -97,8 +106,48 @@ static void find_loop(struct ms_reading *reading)
     /* No result if records were recycled: the loop was not seen from its beginning. */
     if (reading->loop && !found->known && found->passes == 0 && !missing_of(model) &&
         model->digest_events == 0 && model->steps.count == 0 && may_loop(model)) {
-        (void)ms_loop_judge(reading->loop, found);
+        (void)ms_loop_judge(reading->loop, fewest_steps(model), found);
     }
+}
+
+/* One for each request of the program that failed: not for calls of the driver behind it. */
+static void gather_failures(const struct ms_model *model, struct ms_buffer *failures)
+{
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        const struct ms_model_oom *oom = ms_model_oom_at(model, i);
+        struct ms_steps_failure *failure =
+            ms_model_oom_is_behind(model, i) ? NULL : ms_buffer_extend(failures, sizeof(*failure));
+
+        if (failure) {
+            *failure = (struct ms_steps_failure){oom->record.state.site, oom->time_ns};
+        }
+    }
+}
+
+static void judge_steps(struct ms_reading *reading)
+{
+    const ms_steps_t *steps = reading->digest.steps;
+    struct ms_model *model = reading->model;
+    struct ms_buffer all = {0};
+
+    gather_failures(model, &all);
+
+    const struct ms_steps_failures failures = {(const struct ms_steps_failure *)all.at,
+                                               all.bytes / sizeof(struct ms_steps_failure)};
+    size_t failure = 0;
+
+    ms_steps_judge(steps, model->sites, &failures, missing_of(model), &model->recurrence);
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        struct ms_model_oom *oom = ms_model_oom_at(model, i);
+
+        oom->training =
+            ms_steps_trains(steps, model->sites, model->definitions, oom->record.state.site);
+        if (!ms_model_oom_is_behind(model, i) && failure < failures.count) {
+            oom->evaluating = ms_steps_evaluates(steps, model->sites, model->definitions,
+                                                 &model->recurrence, &failures, failure++);
+        }
+    }
+    ms_buffer_free(&all);
 }
 
 void ms_reading_finish_steps(struct ms_reading *reading)
@@ -107,16 +156,7 @@ void ms_reading_finish_steps(struct ms_reading *reading)
     const struct ms_run_end end = end_of(model);
 
     ms_site_table_finish(model->sites, &end);
-    ms_steps_judge(reading->digest.steps, model->sites, missing_of(model), &model->recurrence);
-    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
-        struct ms_model_oom *oom = ms_model_oom_at(model, i);
-
-        oom->training = ms_steps_trains(reading->digest.steps, model->sites, model->definitions,
-                                        oom->record.state.site);
-        oom->evaluating =
-            ms_steps_evaluates(reading->digest.steps, model->sites, model->definitions,
-                               &model->recurrence, oom->record.state.site);
-    }
+    judge_steps(reading);
     find_loop(reading);
     ms_steps_delete(reading->digest.steps);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {

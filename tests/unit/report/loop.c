@@ -293,14 +293,21 @@ void loop_moment(struct loop *loop, enum loop_site site, uint64_t bytes)
     loop_died(loop, loop_born(loop, site, bytes), bytes);
 }
 
-struct ms_recurrence loop_end(struct loop *loop)
+struct ms_recurrence loop_end_after(struct loop *loop, const struct ms_steps_failures *failures)
 {
     struct ms_recurrence found;
 
     ms_site_table_finish(loop->table, &loop->end);
-    ms_steps_judge(loop->steps, loop->table, NULL, &found);
+    ms_steps_judge(loop->steps, loop->table, failures, NULL, &found);
     ms_buffer_free(&found.begins);
     return found;
+}
+
+struct ms_recurrence loop_end(struct loop *loop)
+{
+    const struct ms_steps_failures none = {0};
+
+    return loop_end_after(loop, &none);
 }
 
 struct ms_site_kinds loop_kinds(const struct loop *loop, enum loop_site site)

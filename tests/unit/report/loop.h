@@ -63,6 +63,7 @@ void loop_moment(struct loop *loop, enum loop_site site, uint64_t bytes); /* bor
 
 /* Nothing follows: what was found. */
 struct ms_recurrence loop_end(struct loop *loop);
+struct ms_recurrence loop_end_after(struct loop *loop, const struct ms_steps_failures *failures);
 struct ms_site_kinds loop_kinds(const struct loop *loop, enum loop_site site);
 
 #endif

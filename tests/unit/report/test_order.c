@@ -41,7 +41,7 @@ static void ask(enum loop_site site, int times)
 
 static bool judge(void)
 {
-    return ms_loop_judge(loop, &found);
+    return ms_loop_judge(loop, MS_LOOP_FEWEST_STEPS, &found);
 }
 
 /* Parameters, then batches; each begins with its input. */

@@ -295,13 +295,34 @@ Test(steps, an_evaluation_may_keep_a_little)
 
 Test(steps, a_trace_that_is_not_whole_says_why)
 {
+    const struct ms_steps_failures none = {0};
     struct ms_recurrence found;
 
     backward(true);
     ms_site_table_finish(loop.table, &loop.end);
-    ms_steps_judge(loop.steps, loop.table, "its beginning is gone", &found);
+    ms_steps_judge(loop.steps, loop.table, &none, "its beginning is gone", &found);
     cr_assert_not(found.known || found.whole || found.evaluations_known);
     cr_assert_str_eq(found.why, "its beginning is gone");
+}
+
+/* Whether the request of that site fails in an evaluation. */
+static bool evaluates(const struct ms_recurrence *found, enum loop_site site)
+{
+    const struct ms_steps_failure failure = {site, loop.time_ns};
+
+    return ms_steps_evaluates(loop.steps, loop.table, loop.definitions, found,
+                              &(struct ms_steps_failures){&failure, 1}, 0);
+}
+
+static void train(int steps)
+{
+    for (int step = 0; step < steps; step++) {
+        const uint64_t saved = loop_born(&loop, LOOP_FORWARD, BYTES);
+
+        loop_moment(&loop, LOOP_BACKWARD, BYTES);
+        loop_died(&loop, saved, BYTES);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+    }
 }
 
 /* What a model is called for where no backward pass ever came is an evaluation, once a few steps
@@ -310,23 +331,55 @@ Test(steps, an_evaluation_is_told_from_training)
 {
     struct ms_recurrence found;
 
-    for (int step = 0; step < 3; step++) {
-        const uint64_t saved = loop_born(&loop, LOOP_FORWARD, BYTES);
-
-        loop_moment(&loop, LOOP_BACKWARD, BYTES);
-        loop_died(&loop, saved, BYTES);
-        loop_moment(&loop, LOOP_UPDATE, BYTES);
-    }
+    train(3);
     found = loop_end(&loop);
     cr_assert(found.known);
-    cr_expect(
-        ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, LOOP_EVALUATION));
-    cr_expect_not(
-        ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, LOOP_FORWARD));
-    cr_expect_not(ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, LOOP_INPUT));
+    cr_expect(evaluates(&found, LOOP_EVALUATION));
+    cr_expect_not(evaluates(&found, LOOP_FORWARD));
+    cr_expect_not(evaluates(&found, LOOP_INPUT));
     cr_expect_not(ms_steps_trains(loop.steps, loop.table, loop.definitions, LOOP_EVALUATION));
     cr_expect(ms_steps_trains(loop.steps, loop.table, loop.definitions, LOOP_BACKWARD));
     found.count = 1;
+    cr_expect_not(evaluates(&found, LOOP_EVALUATION));
+}
+
+/* A batch fails in its forward pass, and so does the half of it, on another line. */
+Test(steps, a_forward_pass_that_fails_is_no_evaluation)
+{
+    struct ms_steps_failure failed[2];
+    const struct ms_steps_failures failures = {failed, 2};
+
+    train(3);
+    loop_moment(&loop, LOOP_FORWARD, BYTES);
+    failed[0] = (struct ms_steps_failure){LOOP_FORWARD, ++loop.time_ns};
+    loop_moment(&loop, LOOP_EVALUATION, BYTES);
+    failed[1] = (struct ms_steps_failure){LOOP_EVALUATION, ++loop.time_ns};
+
+    const struct ms_recurrence found = loop_end_after(&loop, &failures);
+
+    cr_expect(found.evaluations_known);
+    cr_expect_eq(found.evaluations, 0);
+    cr_expect_eq(found.evaluation_batches, 0);
     cr_expect_not(
-        ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, LOOP_EVALUATION));
+        ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, &failures, 0));
+    cr_expect_not(
+        ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, &failures, 1));
+}
+
+/* The first call of an evaluation fails, long after a batch that failed and was left out. */
+Test(steps, an_evaluation_after_a_failure_is_told)
+{
+    struct ms_steps_failure failed[2];
+    const struct ms_steps_failures failures = {failed, 2};
+
+    train(3);
+    loop_moment(&loop, LOOP_FORWARD, BYTES);
+    failed[0] = (struct ms_steps_failure){LOOP_FORWARD, ++loop.time_ns};
+    train(3);
+    loop_moment(&loop, LOOP_EVALUATION, BYTES);
+    failed[1] = (struct ms_steps_failure){LOOP_EVALUATION, ++loop.time_ns};
+
+    const struct ms_recurrence found = loop_end_after(&loop, &failures);
+
+    cr_expect(ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, &failures, 1));
 }
