@@ -89,6 +89,31 @@ said.append(ask())
 print("order", *said, flush=True)
 """
 
+# A loop without a backward pass, as of a sampler: each of its first turns keeps some memory more,
+# as a cache of keys does; the last of them needs most.
+SAMPLER = f"""
+import ctypes, sys, time
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    assert getattr(cuda, name)(*arguments) == 0, name
+def take(size):
+    at = ctypes.c_ulonglong()
+    call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(size))
+    return at
+context = ctypes.c_void_p()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+for turn in range(40 if "short" in sys.argv else 100000):
+    if turn < 40:
+        kept = take({2 * MIB})
+    first = take({4 * MIB})
+    second = take({8 * MIB})
+    call("cuMemFree_v2", first)
+    call("cuMemFree_v2", second)
+    time.sleep(0.02)
+"""
+
 
 class DryRun(DryRunTest):
     def program(self) -> list[str]:
@@ -205,6 +230,21 @@ class DryRun(DryRunTest):
         said = self.dry_run(*find, "--", sys.executable, "-c", PROGRAM + "raise SystemExit(3)")
         self.assertNotIn("largest tried is 0", said.stdout)
         self.assertIn("No batch was found: no run got far enough", said.stdout, said.describe())
+
+    def test_a_loop_that_needs_more_later(self) -> None:
+        """It is not stopped while it still needs more; and it is said what the answer is of."""
+        command = ("--", sys.executable, "-c", SAMPLER)
+        result, answer = self.answer(*command)
+        self.assertEqual(answer["end"], "stopped", result.describe())
+        (rank,) = answer["ranks"]
+        self.assertEqual(rank["peak_live_bytes"], (40 * 2 + 4 + 8) * MIB)
+        self.assertTrue(rank["loop"])
+        text = self.dry_run("--steps", "9", *command).check().stdout
+        self.assertIn("turns of a loop seen, and no backward pass", text)
+        self.assertIn("It was stopped then", text)
+        text = self.dry_run(*command, "short").check().stdout
+        self.assertIn("turns of a loop seen, and no backward pass; the command ended", text)
+        self.assertNotIn("It was stopped then", text)
 
     def test_too_small_a_card(self) -> None:
         """It is run again with memory enough, so that there is an answer."""

@@ -83,6 +83,15 @@ static void add_asked(const struct ms_dry_asked *asked, struct ms_buffer *out)
 
 /* ---- text ---- */
 
+static const char *what_was_seen(const struct ms_dry_rank *rank)
+{
+    if (rank->has_state) {
+        return " of the optimizer seen";
+    }
+    return rank->is_loop ? " of a loop seen, and no backward pass"
+                         : " seen, and no optimizer state";
+}
+
 static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     const struct ms_dry_rank *rank = ms_dry_largest_rank(answer);
@@ -90,10 +99,9 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
     if (!rank) {
         ms_buffer_add(out, "no process of the command used a device");
     } else if (rank->steps > 0) {
-        ms_buffer_format(out,
-                         rank->has_state ? "%s step%s of the optimizer seen"
-                                         : "%s step%s seen, and no optimizer state",
-                         MS_COUNT(rank->steps), rank->steps == 1 ? "" : "s");
+        ms_buffer_format(out, "%s %s%s%s", MS_COUNT(rank->steps),
+                         rank->is_loop && !rank->has_state ? "turn" : "step",
+                         rank->steps == 1 ? "" : "s", what_was_seen(rank));
     } else {
         ms_buffer_add(out,
                       "no step of an optimizer was seen, so that the answer lacks what one needs");
@@ -115,6 +123,10 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_add(out, "; the command ended normally");
     }
     ms_buffer_format(out, " (%s)\n", MS_DURATION(answer->elapsed_ns));
+    if (answer->end == MS_DRY_STOPPED) {
+        ms_buffer_add(out, "It was stopped then. What comes later may need more, as an evaluation, "
+                           "longer inputs or\nanother phase: --steps N runs N steps.\n");
+    }
     if (answer->end == MS_DRY_FAILED) {
         add_asked(&answer->asked, out);
     } else if (answer->end == MS_DRY_ENDED && !rank) {
@@ -347,6 +359,7 @@ static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
     ms_json_text(json, "folder", rank->folder);
     ms_json_integer_unless(json, "rank", rank->rank, -1);
     ms_json_count(json, "steps", rank->steps);
+    ms_json_flag(json, "loop", rank->is_loop);
     ms_json_flag(json, "optimizer_state", rank->has_state);
     ms_json_flag(json, "out_of_memory", rank->died_of_oom);
     ms_json_count(json, "peak_live_bytes", rank->peak_live_bytes);

@@ -24,8 +24,10 @@
 #include "shim/cli/launch/supervise.h"
 
 #define LOOK_EVERY_MS 100
-#define LOOK_PART     1 /* at most one part in this many and one of the time goes into checks */
-#define STATELESS     3 /* after this many steps no more optimizer state is expected */
+#define LOOK_PART     1    /* at most one part in this many and one of the time goes into checks */
+#define STATELESS     3    /* after this many steps no more optimizer state is expected */
+#define CALM_TURNS    128  /* of a loop without a backward pass: so many more, and no larger peak */
+#define GROWN_PART    1024 /* a peak that grew by less than this part of it has not grown */
 #define PATIENCE_NS   (5 * MS_NS_PER_S)
 #define MORE_PART     40 /* of the host's limit: a part that the machine has kept bears it */
 #define AMPLE_BYTES   (UINT64_C(1) << 40)
@@ -61,17 +63,33 @@ struct watch {
     uint64_t asked_bytes; /* of the host that it had then */
     uint64_t begun_ns;
     uint64_t first_steps, first_step_ns; /* steps at the first check that saw any */
+    uint64_t grown_bytes, grown_steps; /* the largest peak, and the steps when it was first seen */
     bool shown;
     /* When somebody asked for the end, and how often; the command was told. */
     uint64_t interrupted_ns;
     unsigned interruptions;
 };
 
-/* The number of steps after which everything was seen, as far as is known yet. */
+static void note_growth(struct watch *watch, const struct ms_dry_progress *progress)
+{
+    const uint64_t bytes = progress->peak_live_bytes;
+
+    if (bytes > watch->grown_bytes + watch->grown_bytes / GROWN_PART) {
+        watch->grown_bytes = bytes;
+        watch->grown_steps = progress->least_steps;
+    }
+}
+
+/* The number of steps after which everything was seen, as far as is known yet. Sampling and
+ * inference have no moment from which on all turns are alike: a cache grows by the token, and what
+ * decodes comes last. So the peak must have stood still for as long again as it grew. */
 static uint64_t steps_wanted(const struct watch *watch, const struct ms_dry_progress *progress)
 {
     if (watch->wanted_steps > 0) {
         return watch->wanted_steps;
+    }
+    if (progress->least_steps > 0 && !progress->trains && !progress->all_have_state) {
+        return 2 * watch->grown_steps + CALM_TURNS;
     }
     return progress->all_have_state || progress->least_steps == 0 ? 2 : STATELESS;
 }
@@ -174,6 +192,7 @@ static int look(void *ctx)
     }
     ms_dry_progress(watch->output, &progress);
     watch->next_look_ns = ms_clock_ns() + (ms_clock_ns() - now_ns) * LOOK_PART;
+    note_growth(watch, &progress);
     show(watch, &progress);
     if (!has_seen_all(watch, &progress)) {
         return 0;

@@ -43,6 +43,7 @@ static void look_at(const struct ms_model *model, struct ms_dry_progress *progre
     }
     progress->all_have_state = (progress->processes == 0 || progress->all_have_state) &&
                                model->made_state_bytes[device] > 0;
+    progress->trains = progress->trains || model->recurrence.passes > 0;
     progress->peak_live_bytes = peak > progress->peak_live_bytes ? peak : progress->peak_live_bytes;
     progress->processes++;
 }
@@ -140,6 +141,7 @@ static void take_rank(struct ms_model *model, const struct ms_dry_answer *answer
     (void)snprintf(rank->folder, sizeof(rank->folder), "%.255s", ms_base_name(model->dir));
     rank->rank = model->header.rank;
     rank->steps = steps_of(model);
+    rank->is_loop = model->recurrence.known && model->recurrence.passes == 0;
     rank->has_state = model->made_state_bytes[device] > 0;
     rank->died_of_oom = ms_model_fatal_oom(model) != NULL;
     rank->peak_live_bytes = ms_aggregate_peak_live(sums).live_bytes;
