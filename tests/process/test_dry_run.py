@@ -578,6 +578,20 @@ for _ in range(60):
         self.assertEqual((result.status, answer["end"]), (1, "host memory"), result.describe())
         self.assertLess(answer["host_bytes"], 800 * MIB)
 
+    def test_a_machine_without_memory(self) -> None:
+        """Where others have taken it, the command is not told that it took too much."""
+        said = Path("/proc/meminfo").read_text().splitlines()
+        lines = ["MemAvailable: 100000 kB" if "MemAvailable" in line else line for line in said]
+        (self.folder / "meminfo").write_text("\n".join(lines) + "\n")
+        program = self.folder / "program.py"
+        program.write_text(f"{PROGRAM}\ninput()")
+        dry_run = f"{CLI} dry-run --schedules one --host-memory 2GiB -- {sys.executable} {program}"
+        result = self.unshared(f"mount --bind meminfo /proc/meminfo && {dry_run}")
+        self.assertEqual(result.status, 1, result.describe())
+        self.assertIn("this machine has next to no memory left, and the command", result.stderr)
+        self.assertIn("ended, because this machine had next to no memory left", result.stdout)
+        self.assertNotIn("2.00 GiB", result.stdout + result.stderr)
+
     def test_weights_are_said_beforehand(self) -> None:
         """Those of a folder that the command names, for all its processes."""
         folder = self.folder / "model"
