@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doubles of a framework's libraries: what the simulated GPU lacks for one is said all at once."""
+"""Doubles of a framework's libraries: what the simulated GPU lacks for one is said all at once; and
+what they must answer is called, as a framework that looks functions up at run time would."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 import unittest
 from pathlib import Path
 
@@ -47,6 +49,129 @@ class Lacking(ProcessTest):
     def test_nothing_is_said_where_nothing_lacks(self) -> None:
         self.make("cuMemAlloc_v2", "nvmlInit_v2")
         self.assertEqual(self.build().stderr, "")
+
+
+class LookedUp(ProcessTest):
+    """JAX's plugin imports nothing: a double has what the library beside it exports."""
+
+    PLUGIN = "jax_plugins/xla_cuda12/xla_cuda_plugin.so"
+
+    def setUp(self) -> None:
+        super().setUp()
+        (self.folder / self.PLUGIN).parent.mkdir(parents=True)
+        (self.folder / self.PLUGIN).touch()
+
+    def beside(self, name: str, *functions: str) -> None:
+        """A library of NVIDIA's, as its wheel brings it."""
+        path = self.folder / "nvidia" / name.split(".")[0][3:] / "lib" / name
+        path.parent.mkdir(parents=True)
+        source = self.folder / "library.c"
+        source.write_text("".join(f"void {function}(void) {{}}\n" for function in functions))
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", path, source], check=True)
+
+    def double(self, name: str) -> Path:
+        cache = self.folder / "cache"
+        cache.mkdir(exist_ok=True)
+        made = run([sys.executable, BUILD, SIMGPU, cache], PYTHONPATH=self.folder).check()
+        (path,) = (line for line in made.stdout.split() if Path(line).name == name)
+        return Path(path)
+
+    def call(self, name: str, source: str) -> None:
+        """Runs Python that calls the double as `library`, beside the simulated driver."""
+        before = f"""
+            from ctypes import *
+            cuda = CDLL("libcuda.so.1", RTLD_GLOBAL)
+            device, context = c_int(), c_void_p()
+            assert cuda.cuInit(0) == 0 and cuda.cuDeviceGet(byref(device), 0) == 0
+            assert cuda.cuDevicePrimaryCtxRetain(byref(context), device) == 0
+            assert cuda.cuCtxSetCurrent(context) == 0
+            library, handle = CDLL({str(self.double(name))!r}), c_void_p()
+            """
+        text = textwrap.dedent(before) + textwrap.dedent(source)
+        run([sys.executable, "-c", text]).check()
+
+    def test_batched_and_double_precision_cublas(self) -> None:
+        solvers = ("getrs", "geqrf", "gels")
+        functions = [f"cublas{t}{name}Batched" for t in "SDCZ" for name in (*solvers, "gemm")]
+        dots = ("cublasSdot_v2", "cublasDdot_v2", "cublasZdotc_v2")
+        self.beside("libcublas.so.12", "cublasCreate_v2", "cublasDgemm_v2", *dots, *functions)
+        self.call(
+            "libcublas.so.12",
+            """
+            assert library.cublasCreate_v2(byref(handle)) == 0 and handle.value
+            for letter in "SDCZ":
+                # Whether an argument was bad is an int of the host's; -1 would be the first.
+                for name, before in (("getrs", 8), ("geqrf", 5), ("gels", 8)):
+                    bad = c_int(-1)
+                    function = getattr(library, f"cublas{letter}{name}Batched")
+                    after = [c_void_p()] if name == "gels" else []
+                    assert function(handle, *[c_void_p()] * before, byref(bad), *after, 3) == 0
+                    assert bad.value == 0, function
+                assert getattr(library, f"cublas{letter}gemmBatched")() == 0
+            assert library.cublasDgemm_v2() == 0
+            for name, count in (("Sdot", 1), ("Ddot", 2), ("Zdotc", 4)):
+                result = (c_float * 5)(*[7] * 5)
+                vector = c_void_p(), 1
+                dot = getattr(library, f"cublas{name}_v2")
+                assert dot(handle, 4, *vector, *vector, result) == 0
+                assert list(result) == [0] * count + [7] * (5 - count), name
+            """,
+        )
+
+    def test_cusolver_of_cuda_12(self) -> None:
+        sizes = [f"cusolverDn{t}{name}_bufferSize" for t in "SDCZ" for name in ("potrf", "gesvd")]
+        self.beside("libcusolver.so.11", "cusolverDnCreate", "cusolverDnDpotrf", *sizes)
+        self.call(
+            "libcusolver.so.11",
+            """
+            assert library.cusolverDnCreate(byref(handle)) == 0 and handle.value
+            stream = c_void_p()
+            assert library.cusolverDnSetStream(handle, c_void_p(64)) == 0
+            assert library.cusolverDnGetStream(handle, byref(stream)) == 0 and stream.value == 64
+            for letter in "SDCZ":
+                wanted = c_int(-1)
+                potrf = getattr(library, f"cusolverDn{letter}potrf_bufferSize")
+                assert potrf(handle, 0, 100, c_void_p(), 100, byref(wanted)) == 0
+                assert wanted.value > 0
+                wanted = c_int(-1)
+                gesvd = getattr(library, f"cusolverDn{letter}gesvd_bufferSize")
+                assert gesvd(handle, 100, 50, byref(wanted)) == 0 and wanted.value > 0
+            assert library.cusolverDnDpotrf() == 0
+            assert library.cusolverDnDestroy(handle) == 0
+            """,
+        )
+
+    def test_version_of_cupti(self) -> None:
+        self.beside("libcupti.so.12", "cuptiGetVersion", "cuptiActivityEnable")
+        self.call(
+            "libcupti.so.12",
+            """
+            version = c_uint32()
+            assert library.cuptiGetVersion(byref(version)) == 0 and version.value > 0
+            assert library.cuptiGetVersion(None) == 1
+            assert library.cuptiActivityEnable() == 0
+            """,
+        )
+
+    def test_a_layout_of_cublaslt_remembers(self) -> None:
+        functions = ("Create", "SetAttribute", "GetAttribute")
+        names = [f"cublasLtMatrixLayout{name}" for name in functions]
+        self.beside("libcublasLt.so.12", "cublasLtCreate", *names)
+        self.call(
+            "libcublasLt.so.12",
+            """
+            assert library.cublasLtMatrixLayoutCreate(
+                byref(handle), 0, c_uint64(640), c_uint64(480), c_int64(641)) == 0
+            batches, rows, written = c_int32(12), c_uint64(), c_size_t()
+            assert library.cublasLtMatrixLayoutSetAttribute(handle, 5, byref(batches), 4) == 0
+            batches.value = 0
+            for which, value in (5, batches), (2, rows):
+                assert library.cublasLtMatrixLayoutGetAttribute(
+                    handle, which, byref(value), sizeof(value), byref(written)) == 0
+                assert written.value == sizeof(value)
+            assert (batches.value, rows.value) == (12, 640)
+            """,
+        )
 
 
 if __name__ == "__main__":
