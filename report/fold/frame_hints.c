@@ -48,6 +48,10 @@ static uint8_t hint_of(const char *file, const char *name)
     if (ends(file, "/torch/nn/modules/module.py") && is_one_of(name, calls)) {
         return MS_HINT_MODULE;
     }
+    /* A compiled model: it passes the call on to a module's, inside. */
+    if (ends(file, "/torch/_dynamo/eval_frame.py") && strcmp(name, "__call__") == 0) {
+        return MS_HINT_MODULE;
+    }
     for (const char *const *part = engine; *part; part++) {
         if (ends(file, *part) && is_one_of(name, backward)) {
             return MS_HINT_BACKWARD;

@@ -28,6 +28,8 @@ struct ms_landmarks {
     struct ms_buffer path;                /* uint32_t: used while a stack is walked */
     uint32_t first_call;
     bool passes_back; /* a site is of a backward pass */
+    bool loops_aside; /* models are called, and all of the calls are on threads that the program
+                         started: its loop runs there */
 };
 
 /* ---- tables ---- */
@@ -170,7 +172,8 @@ static struct node read_node(struct ms_landmarks *landmarks, uint32_t id)
     return above;
 }
 
-static uint8_t doing_of(const struct ms_site_definition *site, const struct node *node)
+static uint8_t doing_of(const struct ms_landmarks *landmarks, const struct ms_site_definition *site,
+                        const struct node *node)
 {
     if (site->flags & MS_SITE_SAMPLED_OUT) {
         return MS_DOING_UNKNOWN;
@@ -186,8 +189,29 @@ static uint8_t doing_of(const struct ms_site_definition *site, const struct node
     case MS_HINT_STEP:
         return MS_DOING_STEP;
     default:
-        return !site->python || (node->passed & MS_PASSED_THREAD) ? MS_DOING_ASIDE : MS_DOING_OTHER;
+        return !site->python || ((node->passed & MS_PASSED_THREAD) && !landmarks->loops_aside)
+                   ? MS_DOING_ASIDE
+                   : MS_DOING_OTHER;
     }
+}
+
+/* A server calls its model on threads of its own. */
+static bool are_calls_aside(struct ms_landmarks *landmarks, uint32_t count)
+{
+    bool called = false;
+
+    for (uint32_t id = 1; id <= count; id++) {
+        const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
+        const struct node node = site ? read_node(landmarks, site->python) : (struct node){0};
+
+        if (node.hint == MS_HINT_MODULE && site->thread != MS_THREAD_BACKWARD) {
+            called = true;
+            if (!(node.passed & MS_PASSED_THREAD)) {
+                return false;
+            }
+        }
+    }
+    return called;
 }
 
 static bool read_all(struct ms_landmarks *landmarks)
@@ -203,6 +227,7 @@ static bool read_all(struct ms_landmarks *landmarks)
         }
     }
     clear_hints_without_gradients(landmarks);
+    landmarks->loops_aside = are_calls_aside(landmarks, count);
     if (!ms_buffer_extend(&landmarks->sites, ((size_t)count + 1) * sizeof(struct ms_doings))) {
         return false;
     }
@@ -211,7 +236,7 @@ static bool read_all(struct ms_landmarks *landmarks)
 
         if (site) {
             const struct node node = read_node(landmarks, site->python);
-            const uint8_t doing = doing_of(site, &node);
+            const uint8_t doing = doing_of(landmarks, site, &node);
 
             ((struct ms_doings *)landmarks->sites.at)[id] =
                 (struct ms_doings){.doing = doing, .passed = node.passed, .caller = node.caller};

@@ -12,11 +12,12 @@
 #include "report/trace/sites.h"
 
 enum ms_doing {
-    MS_DOING_UNKNOWN,   /* no stack */
-    MS_DOING_ASIDE,     /* on another thread than the loop's: a prefetcher's, NCCL's */
-    MS_DOING_OTHER,     /* the program's own work: inputs, losses, construction */
-    MS_DOING_FORWARD,   /* in a call of an nn.Module */
-    MS_DOING_BACKWARD,  /* on a worker of autograd, or in a call of backward */
+    MS_DOING_UNKNOWN,  /* no stack */
+    MS_DOING_ASIDE,    /* on another thread than the loop's: a prefetcher's, NCCL's; a loop is where
+                          models are called, be it on such a thread */
+    MS_DOING_OTHER,    /* the program's own work: inputs, losses, construction */
+    MS_DOING_FORWARD,  /* in a call of an nn.Module */
+    MS_DOING_BACKWARD, /* on a worker of autograd, or in a call of backward */
     MS_DOING_OPTIMIZER, /* in torch.optim */
     MS_DOING_STEP       /* in a function named step that calls no model, in a run with backward
                            passes: the user's own optimizer */

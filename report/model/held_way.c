@@ -12,6 +12,7 @@ struct held {
 };
 
 struct walk {
+    const struct ms_model *model;
     struct held *all;
     size_t count;
     struct ms_place prefix[MS_PATH_DEPTH];
@@ -23,8 +24,9 @@ static uint64_t bytes_under(const struct walk *walk, uint32_t depth)
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < walk->count; i++) {
-        bytes +=
-            ms_path_begins_with(&walk->all[i].path, walk->prefix, depth) ? walk->all[i].bytes : 0;
+        bytes += ms_path_begins_with(walk->model, &walk->all[i].path, walk->prefix, depth)
+                     ? walk->all[i].bytes
+                     : 0;
     }
     return bytes;
 }
@@ -36,7 +38,8 @@ static bool descend(struct walk *walk, uint64_t more_than_bytes)
     for (size_t i = 0; i < walk->count && walk->depth < MS_PATH_DEPTH; i++) {
         const struct ms_path *path = &walk->all[i].path;
 
-        if (path->count > walk->depth && ms_path_begins_with(path, walk->prefix, walk->depth)) {
+        if (path->count > walk->depth &&
+            ms_path_begins_with(walk->model, path, walk->prefix, walk->depth)) {
             walk->prefix[walk->depth] = path->places[walk->depth];
             if (bytes_under(walk, walk->depth + 1) > more_than_bytes) {
                 walk->depth++;
@@ -55,7 +58,7 @@ static bool distinguishes(const struct walk *walk)
     for (size_t i = 0; i < walk->count; i++) {
         const struct ms_path *path = &walk->all[i].path;
 
-        if (!ms_path_begins_with(path, walk->prefix, walk->depth)) {
+        if (!ms_path_begins_with(walk->model, path, walk->prefix, walk->depth)) {
             elsewhere |= path->count > 0;
         } else {
             inside |= path->count > walk->depth;
@@ -71,6 +74,9 @@ bool ms_held_way(const struct ms_model *model, int device, const struct ms_surve
     struct walk *walk = calloc(1, sizeof(*walk));
     bool found = false;
 
+    if (walk) {
+        walk->model = model;
+    }
     if (walk && (walk->all = calloc(moment->count + 1, sizeof(*walk->all)))) {
         for (; walk->count < moment->count; walk->count++) {
             const struct ms_holding *holding =

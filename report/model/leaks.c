@@ -129,9 +129,10 @@ static bool keeps_nothing_elsewhere(const struct joining *joining, const struct 
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
         const struct ms_path *path = &other->path;
 
-        for (uint32_t at = 0;
-             other->recurs && at < path->count && !ms_path_begins_with(path, prefix, depth); at++) {
-            if (ms_place_same(path->places[at], prefix[depth - 1])) {
+        for (uint32_t at = 0; other->recurs && at < path->count &&
+                              !ms_path_begins_with(joining->model, path, prefix, depth);
+             at++) {
+            if (ms_place_same(joining->model, path->places[at], prefix[depth - 1])) {
                 return true;
             }
         }
@@ -141,11 +142,11 @@ static bool keeps_nothing_elsewhere(const struct joining *joining, const struct 
 
 /* Whether the other site allocated at another line of the function that `next` lies in, and the
  * same place called that function. */
-static bool is_sibling(const struct other *other, const struct ms_place *prefix, uint32_t depth,
-                       struct ms_place next)
+static bool is_sibling(const struct joining *joining, const struct other *other,
+                       const struct ms_place *prefix, uint32_t depth, struct ms_place next)
 {
-    return ms_path_begins_with(&other->path, prefix, depth) && other->path.count > depth &&
-           other->path.places[depth].code == next.code &&
+    return ms_path_begins_with(joining->model, &other->path, prefix, depth) &&
+           other->path.count > depth && other->path.places[depth].code == next.code &&
            other->path.places[depth].line != next.line;
 }
 
@@ -159,12 +160,12 @@ static bool is_loops_caller(const struct joining *joining, const struct ms_place
     bool all = true, recurs = false, sets_up = false;
 
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
-        const bool sibling = is_sibling(other, prefix, depth, next);
+        const bool sibling = is_sibling(joining, other, prefix, depth, next);
 
         sets_up |= sibling && !other->recurs;
         recurs |= sibling && other->recurs;
         all &= !other->recurs || other->path.count == 0 ||
-               ms_path_begins_with(&other->path, prefix, depth);
+               ms_path_begins_with(joining->model, &other->path, prefix, depth);
     }
     return sets_up || (all && recurs);
 }
@@ -207,7 +208,8 @@ static bool keeps_most(const struct joining *joining, const struct ms_place *pre
     double kept = 0, freed = 0;
 
     for (size_t i = 0; i < joining->count; i++) {
-        if (!joining->taken[i] && ms_path_begins_with(&joining->paths[i], prefix, depth)) {
+        if (!joining->taken[i] &&
+            ms_path_begins_with(joining->model, &joining->paths[i], prefix, depth)) {
             const struct ms_site_definition *site =
                 ms_definitions_site(joining->model->definitions, joining->rows[i].site);
 
@@ -217,7 +219,7 @@ static bool keeps_most(const struct joining *joining, const struct ms_place *pre
         }
     }
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
-        if (other->recurs && ms_path_begins_with(&other->path, prefix, depth)) {
+        if (other->recurs && ms_path_begins_with(joining->model, &other->path, prefix, depth)) {
             freed += (double)other->peak_bytes;
         }
     }
@@ -231,7 +233,8 @@ static uint32_t keeper_of_graph(const struct joining *joining, const struct ms_p
                                 uint32_t depth)
 {
     for (size_t i = 0; i < joining->count; i++) {
-        if (!joining->taken[i] && ms_path_begins_with(&joining->paths[i], prefix, depth)) {
+        if (!joining->taken[i] &&
+            ms_path_begins_with(joining->model, &joining->paths[i], prefix, depth)) {
             const uint32_t caller = models_caller(joining, i);
 
             if (caller > 0 && caller < depth) {
@@ -253,7 +256,7 @@ static uint64_t grown_under(const struct joining *joining, const struct ms_place
 
     for (size_t i = 0; i < joining->count; i++) {
         if (!joining->taken[i] && joining->paths[i].count > 0 &&
-            ms_path_begins_with(&joining->paths[i], prefix, depth)) {
+            ms_path_begins_with(joining->model, &joining->paths[i], prefix, depth)) {
             bytes += joining->rows[i].grown_bytes;
         }
     }
@@ -270,8 +273,9 @@ static uint64_t largest_below(const struct joining *joining, struct ms_place *pr
     for (size_t i = 0; depth < MS_PATH_DEPTH && i < joining->count; i++) {
         const struct ms_path *path = &joining->paths[i];
 
-        if (!joining->taken[i] && path->count > depth && ms_path_begins_with(path, prefix, depth) &&
-            !ms_place_same(path->places[depth], best)) {
+        if (!joining->taken[i] && path->count > depth &&
+            ms_path_begins_with(joining->model, path, prefix, depth) &&
+            !ms_place_same(joining->model, path->places[depth], best)) {
             prefix[depth] = path->places[depth];
 
             const uint64_t bytes = grown_under(joining, prefix, depth + 1);
@@ -375,7 +379,8 @@ static void take_rows(struct joining *joining, const struct ms_place *prefix, ui
         const bool has_path = joining->paths[i].count > 0;
 
         if (!joining->taken[i] &&
-            (has_path ? ms_path_begins_with(&joining->paths[i], prefix, depth) : pathless)) {
+            (has_path ? ms_path_begins_with(joining->model, &joining->paths[i], prefix, depth)
+                      : pathless)) {
             joining->taken[i] = true;
             own[count++] = (uint16_t)i;
             add_row(leak, &joining->rows[i]);

@@ -2,12 +2,23 @@
 /* Reads paths from the definitions of call sites. */
 #include "report/model/paths.h"
 
+#include <string.h>
+
 #include "report/model/model.h"
 #include "report/symbols/stacks_roles.h"
 
-bool ms_place_same(struct ms_place a, struct ms_place b)
+static bool same_function(const struct ms_model *model, uint32_t a, uint32_t b)
 {
-    return a.code == b.code && a.line == b.line;
+    const struct ms_code_read *one = ms_definitions_code(model->definitions, a);
+    const struct ms_code_read *other = ms_definitions_code(model->definitions, b);
+
+    return one && other && strcmp(one->function, other->function) == 0 &&
+           strcmp(one->file, other->file) == 0;
+}
+
+bool ms_place_same(const struct ms_model *model, struct ms_place a, struct ms_place b)
+{
+    return a.line == b.line && (a.code == b.code || same_function(model, a.code, b.code));
 }
 
 void ms_path_read(const struct ms_model *model, uint32_t id, struct ms_path *path)
@@ -41,10 +52,11 @@ void ms_path_read_from(const struct ms_model *model, uint32_t innermost, struct 
     }
 }
 
-bool ms_path_begins_with(const struct ms_path *path, const struct ms_place *prefix, uint32_t depth)
+bool ms_path_begins_with(const struct ms_model *model, const struct ms_path *path,
+                         const struct ms_place *prefix, uint32_t depth)
 {
     for (uint32_t i = 0; i < depth; i++) {
-        if (i >= path->count || !ms_place_same(path->places[i], prefix[i])) {
+        if (i >= path->count || !ms_place_same(model, path->places[i], prefix[i])) {
             return false;
         }
     }

@@ -29,8 +29,11 @@ void ms_path_read(const struct ms_model *model, uint32_t site, struct ms_path *p
 /* Of a node of Python and those that called it; 0: an empty one. */
 void ms_path_read_from(const struct ms_model *model, uint32_t innermost, struct ms_path *path);
 
-bool ms_place_same(struct ms_place a, struct ms_place b);
-bool ms_path_begins_with(const struct ms_path *path, const struct ms_place *prefix, uint32_t depth);
+/* Whether both are the same line of the same function. A function may have several codes: one for
+ * each time that it was defined, or compiled by torch.compile. */
+bool ms_place_same(const struct ms_model *model, struct ms_place a, struct ms_place b);
+bool ms_path_begins_with(const struct ms_model *model, const struct ms_path *path,
+                         const struct ms_place *prefix, uint32_t depth);
 
 /* Its strings belong to the model. */
 struct ms_frame ms_place_frame(const struct ms_model *model, struct ms_place place);

@@ -275,7 +275,10 @@ static void add_unknown(const struct ms_model *model, uint32_t id, struct ms_buf
 
 void ms_frame_add_line(const struct ms_frame *frame, struct ms_buffer *out)
 {
+    const bool compiled = frame->file && ms_is_compiled_script(frame->file);
+
     if (frame->file) {
+        ms_buffer_add(out, compiled ? "a graph of torch.compile, " : "");
         ms_buffer_add_plain(out, ms_base_name(frame->file));
         if (frame->line) {
             ms_buffer_format(out, ":%" PRIu32, frame->line);

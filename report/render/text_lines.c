@@ -103,6 +103,12 @@ void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int
 
 /* ---- the request ---- */
 
+static bool is_users(const struct ms_frame *frame)
+{
+    return frame->language == MS_FRAME_PYTHON && frame->file &&
+           !ms_is_library_script(frame->file, frame->function);
+}
+
 /* The callers of that line, in the program's own Python: for a function that training and
  * evaluation share they show which it was. */
 static void add_callers(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
@@ -117,8 +123,7 @@ static void add_callers(const struct ms_model *model, uint32_t site, struct ms_b
     const struct ms_frame *frames = ms_stacks_frames(model->stacks, site, &count);
 
     for (const struct ms_frame *at = own + 1; at < frames + count && named < CALLERS; at++) {
-        if (at->language == MS_FRAME_PYTHON && at->file &&
-            !ms_is_library_script(at->file, at->function)) {
+        if (is_users(at)) {
             ms_buffer_add(out, named++ ? ", " : "         from ");
             ms_frame_add_line(at, out);
         }
@@ -137,7 +142,7 @@ void ms_text_add_asked(struct ms_buffer *out, const struct ms_model *model, uint
     }
     ms_buffer_add(out, "  asked  ");
     ms_site_add_line(model, site, out);
-    if (own->language == MS_FRAME_NATIVE && strcmp(ms_site_thread(model, site), "backward") == 0 &&
+    if (!is_users(own) && strcmp(ms_site_thread(model, site), "backward") == 0 &&
         ms_site_frame(model, backward)) {
         ms_buffer_add(out, " called by ");
         ms_frame_add_line(ms_site_frame(model, backward), out);

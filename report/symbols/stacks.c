@@ -236,7 +236,7 @@ const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
 {
     size_t count;
     const struct ms_frame *frames = ms_stacks_frames(stacks, site, &count);
-    const struct ms_frame *python = NULL, *native = NULL, *backward = NULL, *model;
+    const struct ms_frame *python = NULL, *native = NULL, *backward = NULL, *graph = NULL, *model;
 
     for (size_t i = 0; i < count; i++) {
         const struct ms_frame *frame = &frames[i];
@@ -247,6 +247,7 @@ const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
                 return model ? model : frame;
             }
             python = python ? python : frame;
+            graph = graph || !frame->file || !ms_is_compiled_script(frame->file) ? graph : frame;
         } else if (!native && frame->module && !ms_is_library_module(frame->module)) {
             native = frame;
         } else if (!backward && ms_is_backward_operation(frame->function)) {
@@ -254,7 +255,7 @@ const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
         }
     }
     model = model_frame(frames, count);
-    python = model ? model : python;
+    python = model ? model : graph ? graph : python;
     /* A library's Python frame says more than its caller (PyNode). It says less than an operation
      * that PyTorch implements in Python of its own. */
     if (python && !(backward && !strstr(backward->function, "::PyNode::"))) {

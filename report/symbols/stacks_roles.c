@@ -151,6 +151,11 @@ bool ms_is_library_script(const char *file, const char *function)
            is_launcher(file, function) || is_inductors(file);
 }
 
+bool ms_is_compiled_script(const char *file)
+{
+    return begins(file, "<eval_with_key>") || is_inductors(file);
+}
+
 bool ms_is_package_script(const char *file)
 {
     /* Packages that call models, and are none. */

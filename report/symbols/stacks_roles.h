@@ -25,6 +25,9 @@ bool ms_is_interpreter(const char *module);
 bool ms_is_library_module(const char *path);
 bool ms_is_library_script(const char *file, const char *function);
 
+/* Whether torch.compile wrote the code: a graph for a backend, or a file of Inductor. */
+bool ms_is_compiled_script(const char *file);
+
 /* Whether the file belongs to an installed package that is not PyTorch: it may be a model. */
 bool ms_is_package_script(const char *file);
 

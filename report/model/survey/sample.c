@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/model/paths.h"
 #include "report/model/site_rows.h"
 #include "report/model/survey/state.h"
 
@@ -61,6 +62,7 @@ static __attribute__((noinline, cold)) void judge(const struct ms_sampler *sampl
     const struct ms_kinds_ground ground = ms_site_ground(model);
     const enum ms_doing doing = (enum ms_doing)ms_landmarks_of(model->landmarks, id)->doing;
     struct ms_site_kinds all;
+    struct ms_path path;
 
     ms_kinds_judge(&ground, sampler->device, id, &all);
     ms_kinds_by_lifetime(&ground, sampler->device, id, site->kinds);
@@ -72,9 +74,8 @@ static __attribute__((noinline, cold)) void judge(const struct ms_sampler *sampl
             (uint32_t)follows_batch((enum ms_kind)site->kinds[recorded], recorded, doing)
             << recorded;
     }
-    site->backward = ms_definitions_site(model->definitions, id) &&
-                     !ms_definitions_site(model->definitions, id)->python &&
-                     doing == MS_DOING_BACKWARD;
+    ms_path_read(model, id, &path);
+    site->backward = doing == MS_DOING_BACKWARD && path.count == 0;
     site->judged = true;
 }
 
