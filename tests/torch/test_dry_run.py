@@ -510,6 +510,51 @@ class OfflineWeights(unittest.TestCase):
         (folder / "config.json").write_text('{"optimizer": "adam"}')
         self.assertNotIn("describes", dry_run("--", *command).stderr)
 
+    def test_configs_that_make_no_sense(self) -> None:
+        """One line each, which names the file and the field; and nothing of the folder is run."""
+        if importlib.util.find_spec("transformers") is None:
+            self.skipTest("needs transformers")
+        good: dict[str, Any] = {
+            **{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 100},
+            **{"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4},
+        }
+        path = harness.new_cache() / "config.json"
+        path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 0}))
+        self.assertGreater(len(list(self.weights.entries(self.weights.build(path.parent)))), 0)
+        for text, said in (
+            (None, "No such file"),
+            ('{"model_type": "llama", ', "is no JSON: Expecting property name"),
+            ("[" * 100_000, "is no JSON"),
+            ("[1]", "is no JSON object"),
+            ({"model_type": None}, '"model_type" with the name'),
+            ({"model_type": "lama"}, '(the field "model_type" is lama)'),
+            ({"hidden_size": -64}, 'the field "hidden_size" is -64, and cannot be negative'),
+            ({"num_hidden_layers": 10**7}, '"num_hidden_layers" is 10000000, and 10000 is the mo'),
+            ({"hidden_size": 10**12}, '(the field "hidden_size" is 1000000000000)'),
+            ({"hidden_size": "wide"}, "Field 'hidden_size' expected int, got str"),
+            ({"num_attention_heads": 0}, "ZeroDivisionError"),
+            ({"num_attention_heads": 7}, "is not a multiple of the number of attention heads (7)"),
+            ({"hidden_act": "silly"}, 'the field "hidden_act" is silly'),
+            ({"dtype": "bfloat17"}, '"dtype" is bfloat17, which is no type of weights'),
+            ({"dtype": 16}, '"dtype" is 16, which is no type of weights'),
+            ({"architectures": ["Llama"]}, '"architectures" names Llama: transformers has no'),
+            ({"architectures": ["set_seed"]}, "transformers has no such model"),
+            ({"architectures": [None]}, '"architectures" is no list of names'),
+            ({"architectures": ["BertForMaskedLM"]}, "transformers makes no model of it"),
+            ({"quantization_config": {"quant_method": "gptq"}}, '"quantization_config"'),
+            ({"model_type": "x", "auto_map": {"AutoConfig": "x.X"}}, "contains custom code"),
+        ):
+            with self.subTest(said):
+                path.unlink(missing_ok=True)
+                if text is not None:
+                    changed = text if isinstance(text, str) else json.dumps({**good, **text})
+                    path.write_text(changed)
+                with self.assertRaises(self.weights.Bad) as caught:
+                    self.weights.build(path.parent)
+                self.assertTrue(str(caught.exception).startswith(f"{path}: "), caught.exception)
+                self.assertIn(said, str(caught.exception))
+                self.assertNotIn("\n", str(caught.exception))
+
     def test_parts(self) -> None:
         """Of 5 GiB at most, with an index."""
         entries = [(f"w{i}", "BF16", [1 << 30], 2 << 30) for i in range(5)]

@@ -18,16 +18,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shutil
 import struct
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 SHARD_BYTES = 5 << 30
+MOST_LAYERS = 10_000
+MOST_WORDS = 300  # of a library's message, in characters
+SIZE = re.compile(
+    r"(hidden|vocab|intermediate|embedding|image|patch)_size|num_(\w+_)?(layers|heads)"
+    r"|n_(embd|layer|head)|d_(model|ff)|\w+_layers"
+)
 GIB = 1 << 30
 NAMES = {
     "torch.float64": "F64",
@@ -51,25 +61,93 @@ class Bad(Exception):
     """What cannot be done, and what to do."""
 
 
+def read_config(path: Path) -> dict[str, Any]:
+    """Its fields, after a look at what a library would not refuse, or would work on for hours."""
+    try:
+        fields = json.loads(path.read_bytes())
+    except OSError as error:
+        raise Bad(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise Bad(f"{path}: is no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise Bad(f"{path}: is no JSON object")
+    if not isinstance(fields.get("model_type"), str):
+        raise Bad(f'{path}: has no field "model_type" with the name of a kind of model')
+    if "quantization_config" in fields:
+        raise Bad(
+            f'{path}: has a field "quantization_config": the weights of quantized models have '
+            f"other names and shapes; without the field there are weights of the model's own type"
+        )
+    for name, value in fields.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not SIZE.fullmatch(name):
+            continue
+        if value < 0:
+            raise Bad(f'{path}: the field "{name}" is {value}, and cannot be negative')
+        if "layer" in name and value > MOST_LAYERS:
+            raise Bad(f'{path}: the field "{name}" is {value}, and {MOST_LAYERS} is the most')
+    return fields
+
+
+def class_name(path: Path, fields: dict[str, Any]) -> str | None:
+    """None: the config names no class."""
+    names = fields.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Bad(f'{path}: the field "architectures" is no list of names')
+    return names[0] if names else None
+
+
+def blame(fields: dict[str, Any], error: Exception) -> str:
+    """What a library said, in a line, and the fields whose values it named."""
+    text = " ".join(str(error).split()) or "no reason was given"
+    words = set(re.findall(r"[\w.+-]+", text))
+    named = [
+        f'"{name}" is {value}'
+        for name, value in fields.items()
+        if isinstance(value, int | float | str) and str(value) in words and name not in words
+    ]
+    return f"{type(error).__name__}: {text[:MOST_WORDS]}" + (
+        f" (the field {', and '.join(named)})" if named else ""
+    )
+
+
+def element_type(path: Path, fields: dict[str, Any]) -> torch.dtype | None:
+    import torch
+
+    for name in ("dtype", "torch_dtype"):
+        value = fields.get(name)
+        found = getattr(torch, value, None) if isinstance(value, str) else None
+        if isinstance(found, torch.dtype) and found.is_floating_point:
+            return found
+        if value not in (None, "auto"):
+            raise Bad(f'{path}: the field "{name}" is {value}, which is no type of weights')
+    return None
+
+
 def build(folder: Path) -> nn.Module:
     """The model on the meta device."""
+    path = folder / "config.json"
+    fields = read_config(path)
+    name = class_name(path, fields)
     try:
         import torch
         import transformers
     except ImportError as error:
         raise Bad(f"needs transformers in the command's Python: {error}") from None
+    dtype = element_type(path, fields)
+    kind = getattr(transformers, name, None) if name else None
+    if name and not hasattr(kind, "_from_config"):
+        raise Bad(f'{path}: the field "architectures" names {name}: transformers has no such model')
     try:
-        config = transformers.AutoConfig.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise Bad(f"{folder}/config.json: {error}") from None
-    names = getattr(config, "architectures", None) or ["AutoModelForCausalLM"]
-    kind = getattr(transformers, names[0], None)
-    if kind is None:
-        raise Bad(f"{folder}/config.json: transformers has no model of the name {names[0]}")
-    dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
-    dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
-    with torch.device("meta"):
-        model = kind._from_config(config) if hasattr(kind, "_from_config") else kind(config)
+        # Code of the folder itself would be asked about on a terminal.
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        with torch.device("meta"):
+            model = (
+                kind._from_config(config)
+                if kind
+                else transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+            )
+    except Exception as error:  # whatever a stranger's config makes of transformers
+        raise Bad(f"{path}: transformers makes no model of it: {blame(fields, error)}") from None
     made: nn.Module = model.to(dtype) if dtype else model
     return made
 
@@ -129,6 +207,24 @@ def make(folder: Path, all_entries: Sequence[Entry]) -> None:
     (folder / "model.safetensors.index.json").write_text(index_text)
 
 
+def keep(cache: Path, config: bytes, all_entries: Sequence[Entry]) -> Path:
+    """The folder with the files. A folder under its final name is complete."""
+    state = hashlib.sha256(config + json.dumps(all_entries).encode())
+    kept = cache / state.hexdigest()[:16]
+    if kept.is_dir():
+        return kept
+    making = Path(tempfile.mkdtemp(prefix="weights.", dir=cache))
+    try:
+        make(making, all_entries)
+        making.rename(kept)
+    except OSError as error:
+        if not kept.is_dir():  # another dry run was not faster
+            raise Bad(f"{kept} cannot be made: {error.strerror}") from None
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return kept
+
+
 def say(all_entries: Sequence[Entry], limit: int, processes: int) -> None:
     """What all of them take of the host where each loads them there is said of the files made."""
     total = sum(entry[3] for entry in all_entries)
@@ -145,19 +241,16 @@ def say(all_entries: Sequence[Entry], limit: int, processes: int) -> None:
 
 
 def main(folder: Path, cache: Path, limit: int, processes: int) -> int:
-    try:
-        config = (folder / "config.json").read_bytes()
-    except OSError as error:
-        raise Bad(f"{folder}/config.json: {error.strerror}") from None
+    if not folder.is_dir():
+        raise Bad(f"{folder}: is no folder with a config.json")
     there = [path.name for path in folder.iterdir() if path.suffix in (".safetensors", ".bin")]
     if there:
         raise Bad(f"{folder} has weights already ({there[0]}): leave --offline-weights out")
     all_entries = list(entries(build(folder)))
+    if not all_entries:
+        raise Bad(f"{folder}/config.json: the model has no weights")
     say(all_entries, limit, processes)
-    made = cache / hashlib.sha256(config).hexdigest()[:16]
-    made.mkdir(parents=True, exist_ok=True)
-    make(made, all_entries)
-    print(made)
+    print(keep(cache, (folder / "config.json").read_bytes(), all_entries))
     return 0
 
 
