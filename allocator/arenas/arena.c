@@ -62,14 +62,15 @@ uint64_t ms_arenas_live_bytes(const struct ms_arenas *arenas)
 static inline __attribute__((always_inline)) void tell(struct ms_arenas *arenas,
                                                        enum ms_event_kind kind,
                                                        const struct ms_tensor *tensor,
-                                                       uint32_t site, uint64_t block_id)
+                                                       uint64_t id, uint32_t site,
+                                                       uint64_t block_id)
 {
     if (arenas->sink->emit != NULL) {
         arenas->sink->emit(arenas->sink->ctx, &(struct ms_event){.kind = (uint8_t)kind,
                                                                  .device = arenas->device,
                                                                  .owner = MS_OWNER_POOL,
                                                                  .site = site,
-                                                                 .id = ms_tensor_id(tensor),
+                                                                 .id = id,
                                                                  .addr = tensor->addr,
                                                                  .bytes = tensor->bytes,
                                                                  .aux = block_id});
@@ -103,7 +104,7 @@ static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t 
 /* MS_ERR_NOT_READY at the first report whose total differs from our sum, else MS_OK. */
 static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total_bytes)
 {
-    if (total_bytes == UINT64_MAX || total_bytes == arenas->stats.live_bytes ||
+    if (total_bytes == arenas->stats.live_bytes || total_bytes == UINT64_MAX ||
         arenas->stats.mismatched) {
         return MS_OK;
     }
@@ -118,9 +119,9 @@ static inline struct ms_granule *right_behind(const struct ms_segment *segment,
                                               const struct ms_spot *spot)
 {
     const uint64_t behind = spot->last_slot + 1;
-    const uint64_t left_bytes = (behind << segment->granule_shift) - 1 - spot->last;
-    const bool near = left_bytes <= MS_OVERREAD_BYTES && behind < segment->slot_count;
-    return near ? &segment->granules[behind] : NULL;
+    const uint64_t read_end = spot->last + 1 + MS_OVERREAD_BYTES;
+    const bool near = read_end >> segment->granule_shift >= behind;
+    return near && behind < segment->slot_count ? &segment->granules[behind] : NULL;
 }
 
 /* Notes the tensor on its granules. True: some of them have no backing. */
@@ -222,10 +223,13 @@ static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct m
     return range->live.holes;
 }
 
+/* A segment contains addr, and has fewer than MS_TENSOR_MOST_BYTES itself. */
 static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
 {
-    return addr != 0 && bytes - 1 < MS_TENSOR_MOST_BYTES && bytes <= UINT64_MAX - addr &&
-           (segment == NULL || bytes <= segment->bytes - (addr - segment->base));
+    if (segment != NULL) {
+        return bytes - 1 < segment->bytes - (addr - segment->base);
+    }
+    return addr != 0 && bytes - 1 < MS_TENSOR_MOST_BYTES && bytes <= UINT64_MAX - addr;
 }
 
 /* One report of a tensor's allocation. */
@@ -255,7 +259,6 @@ add(struct ms_arenas *arenas, struct ms_segment *segment, const struct ms_spot *
         return status;
     }
     struct ms_arenas_stats *stats = &arenas->stats;
-    arenas->next_id++;
     stats->allocations++;
     stats->live_tensors++;
     stats->live_bytes += report->bytes;
@@ -307,16 +310,17 @@ note_in(struct ms_arenas *arenas, struct ms_segment *segment, const struct repor
     if (report->capturing && arena != NULL && !arena->frozen) {
         freeze(arenas, arena);
     }
-    tell(arenas, MS_EVENT_TENSOR_ALLOC, &tensor, report->site, block_id);
+    tell(arenas, MS_EVENT_TENSOR_ALLOC, &tensor, arenas->next_id++, report->site, block_id);
     return compare_total(arenas, report->total_bytes);
 }
 
+/* Takes the report by value: its address would keep it out of registers in its caller. */
 static __attribute__((noinline)) ms_status_t note_outside(struct ms_arenas *arenas,
-                                                          const struct report *report)
+                                                          struct report report)
     MS_REQUIRES(ms_state_role)
 {
     bool unbacked;
-    return note_in(arenas, NULL, report, &unbacked);
+    return note_in(arenas, NULL, &report, &unbacked);
 }
 
 /* Backs the tensor's memory. Its owner waits for this call, so the tensor cannot go away
@@ -367,7 +371,7 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
     ms_arenas_acquire(arenas);
     struct ms_segment *segment = segment_of(arenas, addr);
     ms_status_t status = segment != NULL ? note_in(arenas, segment, &report, &unbacked)
-                                         : note_outside(arenas, &report);
+                                         : note_outside(arenas, report);
     ms_arenas_release(arenas);
     if (status != MS_OK) {
         distrust(arenas);
@@ -396,7 +400,7 @@ static inline __attribute__((always_inline)) bool bury(struct ms_arenas *arenas,
     if (segment != NULL && tensor.counted != 0) {
         leave(arenas->pool, segment, &spot);
     }
-    tell(arenas, MS_EVENT_TENSOR_FREE, &tensor, 0, 0);
+    tell(arenas, MS_EVENT_TENSOR_FREE, &tensor, ms_tensor_id(&tensor), 0, 0);
     return true;
 }
 

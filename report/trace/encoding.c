@@ -56,8 +56,8 @@ static inline uint8_t *put_varint(uint8_t *out, uint64_t value)
         return put_long_varint(out, value);
     }
 
-    const uint32_t more = value > 0x7f, bits = (uint32_t)value;
-    const uint16_t both = (uint16_t)((bits + (bits & 0x3f80)) | more << 7);
+    const uint32_t bits = (uint32_t)value, upper = bits & 0x3f80, more = upper != 0;
+    const uint16_t both = (uint16_t)(bits + upper + (more << 7));
 
     memcpy(out, &both, sizeof(both));
     return out + 1 + more;
@@ -280,15 +280,21 @@ put_event(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns
 size_t ms_encode_row(struct ms_codec *codec, const struct ms_timed_event *row, size_t count,
                      uint8_t *out, size_t room_bytes, size_t *bytes)
 {
+    const struct ms_timed_event *one = row, *end = row + count;
     uint8_t *at = out;
-    size_t coded = 0;
 
-    while (coded < count && (size_t)(at - out) + MS_RECORD_MAX_BYTES <= room_bytes) {
-        at = put_event(codec, &row[coded].event, row[coded].time_ns, at);
-        coded++;
+    *bytes = 0;
+    if (room_bytes < MS_RECORD_MAX_BYTES) {
+        return 0;
+    }
+
+    const uint8_t *last = out + (room_bytes - MS_RECORD_MAX_BYTES); /* where a record may begin */
+
+    for (; one < end && at <= last; one++) {
+        at = put_event(codec, &one->event, one->time_ns, at);
     }
     *bytes = (size_t)(at - out);
-    return coded;
+    return (size_t)(one - row);
 }
 
 /* A row of one, so that only that loop has the coder, inlined. */

@@ -175,10 +175,10 @@ static RARE void note_threshold(struct ms_trace *trace, const struct ms_event *e
     (~(MS_EVENTS_OF_PROCESS | UINT64_C(1) << MS_EVENT_NONE | UINT64_C(1) << MS_EVENT_THRESHOLD | \
        ~UINT64_C(0) << MS_EVENT_KIND_COUNT))
 
-static inline bool is_plain(const struct ms_event *event)
+static inline bool is_plain(const struct ms_event *event, uint8_t device)
 {
     return event->kind < MS_EVENT_KIND_COUNT && (PLAIN_KINDS >> event->kind & 1) &&
-           event->owner < MS_OWNER_COUNT && event->device < MS_DEVICE_COUNT;
+           event->owner < MS_OWNER_COUNT && device < MS_DEVICE_COUNT;
 }
 
 /* For any event, in any state. */
@@ -215,13 +215,14 @@ static RARE void release_and_emit(struct ms_trace *trace, const struct ms_event 
 __attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
 {
     const uint64_t ticks = ms_clock_ticks();
+    const uint8_t device = event->device; /* read once: the lock would have it read again */
     uint64_t time_ns;
 
-    if (!is_plain(event) || !thread_is_met || !ms_trace_try(trace)) {
+    if (!is_plain(event, device) || !thread_is_met || !ms_trace_try(trace)) {
         emit_any(trace, event);
         return;
     }
-    if (!is_ready(trace, event->device) || trace->file.copied ||
+    if (!is_ready(trace, device) || trace->file.copied ||
         !ms_trace_time_known(trace, ticks, &time_ns)) {
         release_and_emit(trace, event);
         return;
