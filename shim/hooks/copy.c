@@ -3,7 +3,9 @@
  * driver stages a plain copy; between mapped ones it refuses. A peer copy works in every case. */
 #include <string.h>
 
+#include "shim/device/capture.h"
 #include "shim/device/context.h"
+#include "shim/device/driver_ops.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/gate.h"
 #include "shim/hooks/detour.h"
@@ -118,9 +120,21 @@ static CUresult let_go(const struct route *route, CUresult result)
     return result;
 }
 
+/* A copy without a stream is not allowed while this thread's or a global capture bars such calls;
+ * the driver would let the peer copy through. */
+static CUresult permission(const struct route *route)
+{
+    return ms_captures_running() && ms_context_current() ? ms_fences_ask_permission(route->to)
+                                                         : CUDA_SUCCESS;
+}
+
 static CUresult peer(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t bytes,
                      const struct route *route, bool per_thread)
 {
+    const CUresult allowed = permission(route);
+    if (allowed != CUDA_SUCCESS) {
+        return let_go(route, allowed);
+    }
     return let_go(route, (per_thread ? ms_driver()->cuMemcpyPeer_ptds : ms_driver()->cuMemcpyPeer)(
                              dst, route->to->handle, src, route->from->handle, bytes));
 }
@@ -136,6 +150,10 @@ static CUresult peer_async(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t bytes,
 static CUresult peer_box(const CUDA_MEMCPY3D_PEER_v1 *box, const struct route *route,
                          bool per_thread)
 {
+    const CUresult allowed = permission(route);
+    if (allowed != CUDA_SUCCESS) {
+        return let_go(route, allowed);
+    }
     return let_go(
         route, (per_thread ? ms_driver()->cuMemcpy3DPeer_ptds : ms_driver()->cuMemcpy3DPeer)(box));
 }
@@ -300,8 +318,8 @@ static bool box_of_rows(const CUDA_MEMCPY2D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box
     if (copy && ms_heat_is_on()) {
         note_touched(row_dst(copy), row_src(copy));
     }
-    if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
-        !must_route(copy->dstDevice, copy->srcDevice, route)) {
+    if (!copy || copy->WidthInBytes == 0 || copy->Height == 0 || !is_linear(copy->srcMemoryType) ||
+        !is_linear(copy->dstMemoryType) || !must_route(copy->dstDevice, copy->srcDevice, route)) {
         return false;
     }
     memset(box, 0, sizeof *box);
@@ -331,7 +349,8 @@ static bool box_of_box(const CUDA_MEMCPY3D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box,
     if (copy && ms_heat_is_on()) {
         note_touched(box_dst(copy), box_src(copy));
     }
-    if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
+    if (!copy || copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0 ||
+        !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
         !must_route(copy->dstDevice, copy->srcDevice, route)) {
         return false;
     }

@@ -42,7 +42,7 @@ static CUresult settle_default_streams(void)
 
 bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t count)
 {
-    if (ms_devices_used() < 2 || detour->taken == MS_DETOUR_CONTEXT || ms_captures_running()) {
+    if (ms_devices_used() < 2 || detour->taken == MS_DETOUR_CONTEXT) {
         return false;
     }
     detour->guarded = detour->guarded || ms_guard_enter_here();
@@ -59,7 +59,8 @@ bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t co
         }
     }
     detour->taken = MS_DETOUR_CONTEXT;
-    if (settle_default_streams() != CUDA_SUCCESS) {
+    /* To wait for the default streams could invalidate a capture; to give access cannot. */
+    if (ms_captures_running() || settle_default_streams() != CUDA_SUCCESS) {
         return false;
     }
     ms_scope_enter(there, &detour->scope);

@@ -119,6 +119,12 @@ class Identity(Scenario):
     def test_peers(self) -> None:
         self.hold("peers", SIMGPU_DEVICES=2)
 
+    def test_peers_during_captures(self) -> None:
+        for scenario in ("peers_captured", "peers_refused"):
+            for pool in ("on", "off"):
+                with self.subTest(scenario, pool=pool):
+                    self.hold(scenario, SIMGPU_DEVICES=2, MEMSHIM_POOL=pool)
+
     def test_gpudirect_flag(self) -> None:
         # The first call of each is of the test whether chunks can have the flag.
         for fail in ("", "cuMemCreate@1=2", "cuMemMap@1=2", "cuMemSetAccess@1=2"):

@@ -53,5 +53,7 @@ void arena(void);
 void gpudirect(void);
 void no_gpudirect(void);
 void peers(void);
+void peers_captured(void);
+void peers_refused(void);
 
 #endif

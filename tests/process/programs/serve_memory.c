@@ -201,3 +201,67 @@ void peers(void)
     MUST(cuMemFree(here)); /* any context may free it */
     MUST(cuMemFree(later));
 }
+
+/* The same from a context of the other device, while a stream captures. */
+void peers_captured(void)
+{
+    CUcontext second;
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr here;
+    CUdeviceptr there;
+    CUstreamCaptureStatus status;
+    unsigned char byte = 0;
+    MUST(cuMemAlloc(&here, 4 * MIB));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuDevicePrimaryCtxRetain(&second, 1));
+    MUST(cuCtxSetCurrent(second));
+    MUST(cuMemAlloc(&there, 4 * MIB));
+    MUST(cuMemsetD8(there, 5, 4 * MIB));
+
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemsetD8(here, 9, 4 * MIB));
+    MUST(cuMemcpyDtoH(&byte, here + 3 * MIB, 1));
+    EXPECT(byte == 9);
+    MUST(cuMemcpyDtoD(here, there, 4 * MIB));
+    MUST(cuMemcpyDtoH(&byte, here + 3 * MIB, 1));
+    EXPECT(byte == 5);
+    MUST(cuStreamIsCapturing(stream, &status));
+    EXPECT(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuMemFree(there));
+    MUST(cuMemFree(here));
+}
+
+/* A copy that becomes a peer copy is answered as the plain copy would have been. */
+void peers_refused(void)
+{
+    CUcontext second;
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr here;
+    CUdeviceptr there;
+    MUST(cuMemAlloc(&here, 4 * MIB));
+    MUST(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    MUST(cuDevicePrimaryCtxRetain(&second, 1));
+    MUST(cuCtxSetCurrent(second));
+    MUST(cuMemAlloc(&there, 4 * MIB));
+    MUST(cuCtxSetCurrent(context));
+
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUDA_MEMCPY2D nothing = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                             .srcDevice = here,
+                             .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                             .dstDevice = there,
+                             .Height = 3};
+    MUST(cuMemcpy2D(&nothing));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphDestroy(graph));
+
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EXPECT(cuMemcpyDtoD(there, here, 4 * MIB) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EXPECT(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    MUST(cuMemFree(there));
+    MUST(cuMemFree(here));
+}
