@@ -7,8 +7,9 @@
 set -u
 # What a test reads of a Python program are whole lines, which without a buffer come in pieces.
 unset PYTHONUNBUFFERED
-# LD_PRELOAD cannot hold a path with a blank or a colon.
+# LD_PRELOAD cannot hold a path with a blank or a colon, nor a socket's name one of 108 bytes.
 case ${TMPDIR:=/tmp} in *[[:space:]:]*) TMPDIR=/tmp ;; esac
+[ ${#TMPDIR} -le 30 ] || TMPDIR=/tmp
 folder=$(mktemp -d "$TMPDIR/memshim-alone.XXXXXX") || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 143' HUP INT TERM

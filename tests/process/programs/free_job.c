@@ -293,6 +293,27 @@ static void case_no_context(void)
 
 enum { FREEING_MS = 100 };
 
+static uint64_t frees(void)
+{
+    return simgpu_calls("cuMemFree") + simgpu_calls("cuMemFreeHost") +
+           simgpu_calls("cuMemHostUnregister");
+}
+
+static atomic_bool has_freed;
+
+/* The function frees on a thread of its own. When this returns, the driver has begun, or the pool
+ * has it. */
+static pthread_t while_freeing(void *(*function)(void *), void *argument)
+{
+    const uint64_t before = frees();
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, function, argument));
+    while (frees() == before && !atomic_load(&has_freed)) {
+    }
+    (void)nanosleep(&(struct timespec){.tv_nsec = FREEING_MS * 1000000L}, NULL);
+    return thread;
+}
+
 static __attribute__((noinline)) CUdeviceptr allocate_first(void)
 {
     CUdeviceptr at;
@@ -311,6 +332,7 @@ static void *free_it(void *at)
 {
     MUST(cuCtxSetCurrent(context));
     MUST(cuMemFree(*(CUdeviceptr *)at));
+    atomic_store(&has_freed, true);
     return NULL;
 }
 
@@ -318,10 +340,8 @@ static void *free_it(void *at)
  * thread that freed it returns (SIMGPU_DESTROY_US). */
 static void case_served_again(void)
 {
-    pthread_t thread;
     CUdeviceptr first = allocate_first();
-    MUST(pthread_create(&thread, NULL, free_it, &first));
-    (void)nanosleep(&(struct timespec){.tv_nsec = FREEING_MS * 1000000L}, NULL);
+    pthread_t thread = while_freeing(free_it, &first);
     CUdeviceptr next = allocate_next();
     MUST(pthread_join(thread, NULL));
     (void)fprintf(stderr, "%s\n", next == first ? "same address" : "another address");
@@ -353,6 +373,7 @@ static void *unpin(void *at)
     MUST(host_kind == REGISTERED ? cuMemHostUnregister(memory)
          : host_kind == PINNED   ? cuMemFreeHost(memory)
                                  : cuMemFree(address));
+    atomic_store(&has_freed, true);
     return NULL;
 }
 
@@ -371,12 +392,10 @@ static __attribute__((noinline)) void pin_next(CUdeviceptr *at)
 /* What is allocated second stays. */
 static void host_again(enum host_kind kind)
 {
-    pthread_t thread;
     CUdeviceptr first, next;
     host_kind = kind;
     pin_first(&first);
-    MUST(pthread_create(&thread, NULL, unpin, &first));
-    (void)nanosleep(&(struct timespec){.tv_nsec = FREEING_MS * 1000000L}, NULL);
+    pthread_t thread = while_freeing(unpin, &first);
     pin_next(&next);
     MUST(pthread_join(thread, NULL));
 }
