@@ -155,12 +155,19 @@ def measure_once() -> Measured:
     return Measured(traced.world, counts)
 
 
-def measure() -> Measured:
+def measure(table: Table | None = None) -> Measured:
     """The least of several counts: the kernel chooses addresses anew for each process, and by how
-    they fall into tables a road that is none of the shortest takes up to 1.5 % more."""
-    walked = [measure_once() for _ in range(TIMES)]
-    least = {road: min(one.counts[road] for one in walked) for road in walked[0].counts}
-    return Measured(walked[0].world, least)
+    they fall into tables a road that is none of the shortest takes up to 1.5 % more. With what is
+    known, counting ends as soon as no road takes more than that."""
+    walked: list[Measured] = []
+    while True:
+        walked.append(measure_once())
+        world = walked[0].world
+        least = {road: min(one.counts[road] for one in walked) for road in walked[0].counts}
+        found = Measured(world, least)
+        good = table is not None and world in table and not findings(found, table)
+        if good or len(walked) == TIMES:
+            return found
 
 
 def known() -> Table:
