@@ -8,6 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 usage() {
     cat <<'USAGE'
 Usage: scripts/test.sh [--torch] [--frameworks [all]] [--all] [--sanitize address|thread] [--only PATTERN]
+                       [--repeat N]
 
   --torch     the tests that need PyTorch as well (installed into the project's venv)
   --frameworks the tests with JAX as well (needs --torch once; 0.9 GB while they run);
@@ -19,6 +20,8 @@ Usage: scripts/test.sh [--torch] [--frameworks [all]] [--all] [--sanitize addres
               tests (address alone), random tests (thread: of threads), torture jobs, and the
               process tests whose programs link the driver
   --only      only the ctest tests whose name matches this regular expression
+  --repeat    each ctest test N times, or until it fails, while twice as many processes as there are
+              cores compute: what fails only on a busy machine
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv.
 The last line counts the cases; the exit status is 1 when one failed.
 USAGE
@@ -81,6 +84,14 @@ run_both() {
     return "$status"
 }
 
+# compete COUNT: so many processes that only compute, as long as this shell lives.
+compete() {
+    local i
+    for ((i = 0; i < $1; i++)); do
+        while kill -0 $$ 2>/dev/null; do :; done &
+    done
+}
+
 # The names of the test files, for the list of what was skipped.
 torch_tests() {
     local file
@@ -90,7 +101,7 @@ torch_tests() {
 }
 
 main() {
-    local torch=no all=no frameworks=() sanitize='' python='' which=() status=0
+    local torch=no all=no frameworks=() sanitize='' python='' which=() repeat=() status=0
     while [[ $# -gt 0 ]]; do
         case $1 in
         --torch) torch=yes ;;
@@ -111,6 +122,11 @@ main() {
             ;;
         --only)
             which=(-R "${2:-}")
+            shift
+            ;;
+        --repeat)
+            [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || die "--repeat takes how often, not '${2:-}'"
+            repeat=(--repeat "until-fail:$2")
             shift
             ;;
         -h | --help)
@@ -155,10 +171,12 @@ main() {
 
     local junit=$MEMSHIM_BUILD/ctest.xml logs=$MEMSHIM_BUILD/torch-logs log file
     rm -rf "$junit" "$logs"
+    if [[ ${#repeat[@]} -gt 0 ]]; then compete $((2 * $(nproc))); fi
     if [[ -n $python ]]; then
-        part "ctest and tests/torch" run_both "$python" "$logs" "$junit" "${which[@]}" || true
+        part "ctest and tests/torch" \
+            run_both "$python" "$logs" "$junit" "${which[@]}" "${repeat[@]}" || true
     else
-        part "ctest" run_ctest "$MEMSHIM_BUILD" "$junit" "${which[@]}" || true
+        part "ctest" run_ctest "$MEMSHIM_BUILD" "$junit" "${which[@]}" "${repeat[@]}" || true
     fi
     [[ -s $junit ]] || die "ctest left no result"
     tally+=(--ctest "$junit")
