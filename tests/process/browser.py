@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 PAUSE_S = 0.05
 FIRST_FREE = 10  # descriptors below are the ones that Chromium gets: 3 to read, 4 to write
 

@@ -35,7 +35,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 # Where the build was made with a sanitizer: it names that one's library, and all takes longer.
 SANITIZER = BUILD / "sanitizer-runtime"
-TIMEOUT_S = 600 if SANITIZER.exists() else 120
+TIMEOUT_S = 900 if SANITIZER.exists() else 300
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from machine import MIB, ProcessTest, environment, program
+from machine import MIB, TIMEOUT_S, ProcessTest, environment, program
 
 JOB = program("top_job")
 LIMIT = 512 * MIB
@@ -43,7 +43,7 @@ class Job:
 
     def end(self) -> str:
         """Lets it end; returns what stood on its standard error."""
-        _, stderr = self.process.communicate(timeout=60)
+        _, stderr = self.process.communicate(timeout=TIMEOUT_S)
         return stderr
 
 

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 from dry_run import CLI, MIB, PROGRAM, DryRunTest
-from machine import BUILD, ROOT, run
+from machine import BUILD, ROOT, TIMEOUT_S, run
 
 # Reads back what the host wrote, a copy of that, what a memset wrote, and what nobody did.
 READER = """
@@ -506,7 +506,7 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
                 said += os.read(ours, 4096)
             running.stdin.write(b"\n")
             running.stdin.flush()
-        answer = running.communicate(timeout=60)[0]
+        answer = running.communicate(timeout=TIMEOUT_S)[0]
         os.close(ours)
         self.assertIn(b"peak", answer)
         self.assertNotIn(b"dry run: before", answer)

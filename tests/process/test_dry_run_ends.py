@@ -16,6 +16,7 @@ import unittest
 from pathlib import Path
 
 from dry_run import CLI, MIB, PROGRAM, DryRunTest
+from machine import TIMEOUT_S
 
 MANY_TRACES = 400
 
@@ -47,7 +48,7 @@ class DryRunEnds(DryRunTest):
         code = PROGRAM + "import time; print('waits', flush=True); time.sleep(60)"
         running = self.until("waits", "--schedules", "one", "--", sys.executable, "-c", code)
         running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=60)[0].decode()
+        said = running.communicate(timeout=TIMEOUT_S)[0].decode()
         self.assertEqual(running.returncode, 1, said)
         self.assertIn("no step of an optimizer was seen", said)
         self.assertIn("interrupted: the answer covers what was seen until then", said)
@@ -69,7 +70,7 @@ class DryRunEnds(DryRunTest):
                     "waits", "--schedules", "one", "--", sys.executable, "-c", code
                 )
                 running.send_signal(number)
-                said = running.communicate(timeout=60)[0].decode()
+                said = running.communicate(timeout=TIMEOUT_S)[0].decode()
                 self.assertIn("interrupted: the answer covers what was seen until then", said)
                 self.assertNotIn("the command failed", said)
 
@@ -91,7 +92,7 @@ print("linked", file=sys.stderr, flush=True)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.wait(0.3)
                 break
-        said = running.communicate(timeout=60)[1].decode()
+        said = running.communicate(timeout=TIMEOUT_S)[1].decode()
         self.assertEqual(running.returncode, -signal.SIGTERM, said)
         self.assertIn("interrupted while it read", said)
 
@@ -114,7 +115,7 @@ print("linked", file=sys.stderr, flush=True)
         return found
 
     def check_nothing_left(self, running: subprocess.Popen[bytes], shared: Path) -> str:
-        said = running.communicate(timeout=60)[0].decode()
+        said = running.communicate(timeout=TIMEOUT_S)[0].decode()
         self.assertEqual(running.returncode, 1, said)
         self.assertFalse(shared.exists())
         self.assertEqual(self.processes_of(shared), [])
@@ -180,7 +181,7 @@ print("linked", file=sys.stderr, flush=True)
         while words[0] != b"waits":
             words = running.stderr.readline().split() or [b""]
         running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=60)[0].decode()
+        said = running.communicate(timeout=TIMEOUT_S)[0].decode()
         self.assertEqual(running.returncode, 1, said)
         lines = said.splitlines()
         self.assertTrue(any(line.split()[:3] == ["8", "96.0", "MiB"] for line in lines), said)
@@ -198,7 +199,7 @@ print("linked", file=sys.stderr, flush=True)
         while not running.stderr.readline().startswith(b"waits"):
             pass
         running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=60)[0].decode()
+        said = running.communicate(timeout=TIMEOUT_S)[0].decode()
         self.assertEqual(running.returncode, 1, said)
         self.assertIn("the command ended normally", said)
         self.assertIn("--schedules both runs the command a second time", said)
@@ -220,7 +221,7 @@ print("linked", file=sys.stderr, flush=True)
             cwd=self.folder,
             env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
             capture_output=True,
-            timeout=60,
+            timeout=TIMEOUT_S,
             check=False,
         )
         self.assertEqual(done.returncode, 0, done.stderr.decode())

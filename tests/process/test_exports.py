@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import documents
-from machine import CLI, ROOT, run_of_three
+from machine import CLI, ROOT, TIMEOUT_S, run_of_three
 
 PROTO = ROOT / "tests" / "process" / "profile.proto"
 FOLDED = re.compile(r"((?:[^;\n]+;)*[^;\n]+) (\d+)")
@@ -28,7 +28,7 @@ VALUES = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
 
 
 def memshim(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([CLI, *arguments], capture_output=True, timeout=60)
+    return subprocess.run([CLI, *arguments], capture_output=True, timeout=TIMEOUT_S)
 
 
 class Plain(pickle.Unpickler):
@@ -94,7 +94,7 @@ class Pprof(ExportsTest):
             ["protoc", f"--proto_path={PROTO.parent}", "--decode=Profile", PROTO.name],
             input=gzip.decompress(self.export("pprof", *paths)),
             capture_output=True,
-            timeout=60,
+            timeout=TIMEOUT_S,
         )
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         return text_format(done.stdout.decode())
@@ -279,7 +279,9 @@ class Folded(ExportsTest):
         if python is None:
             self.skipTest("no viewer of flame graphs: scripts/setup.sh --browser installs one")
         text = self.export("folded", self.folders[1])
-        done = subprocess.run([python, "-c", FLAME], input=text, capture_output=True, timeout=60)
+        done = subprocess.run(
+            [python, "-c", FLAME], input=text, capture_output=True, timeout=TIMEOUT_S
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         graph = json.loads(done.stdout)
         self.assertEqual(

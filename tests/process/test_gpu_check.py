@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from machine import BUILD, ROOT, ProcessTest, Result
+from machine import BUILD, ROOT, TIMEOUT_S, ProcessTest, Result
 
 sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 import targets  # noqa: E402
@@ -289,7 +289,7 @@ class GpuCheck(ProcessTest):
             if "pass" in line:
                 break
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=TIMEOUT_S)
         self.assertEqual(process.returncode, 128 + signal.SIGTERM)
         (part,) = self.results()["parts"]
         self.assertTrue(part["cases"])

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import SIMGPU, ProcessTest, environment, program
+from machine import SIMGPU, TIMEOUT_S, ProcessTest, environment, program
 
 MODULE_MIB = 16
 OTHER_MIB = 64
@@ -41,7 +41,7 @@ class Told:
 
     def end(self) -> int:
         if self.process.poll() is None:
-            self.process.communicate(timeout=60)
+            self.process.communicate(timeout=TIMEOUT_S)
         return self.process.returncode
 
 

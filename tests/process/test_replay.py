@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import CLI, ProcessTest, only_report, program
+from machine import CLI, TIMEOUT_S, ProcessTest, only_report, program
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 HEADER = "time_us,op,id,bytes,stream,site"
@@ -34,7 +34,9 @@ OUTER = f"""{HEADER}
 def replay(
     *arguments: str | Path, given: bytes | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([CLI, "replay", *arguments], input=given, capture_output=True, timeout=60)
+    return subprocess.run(
+        [CLI, "replay", *arguments], input=given, capture_output=True, timeout=TIMEOUT_S
+    )
 
 
 class Replay(ProcessTest):
@@ -346,7 +348,7 @@ class Snapshot(ProcessTest):
             [sys.executable, IMPORT, path, "-", *options],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=TIMEOUT_S,
         )
         self.assertEqual(result.returncode, status, result.stderr)
         if status == 0:

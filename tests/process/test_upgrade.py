@@ -17,6 +17,7 @@ from machine import (
     INSTALLED,
     MIB,
     SIMGPU,
+    TIMEOUT_S,
     ProcessTest,
     environment,
     process_folders,
@@ -130,7 +131,7 @@ class Run(ProcessTest):
         assert process.stdout is not None
         self.assertEqual(process.stdout.readline(), "first\n")
         installed.replace(NEWER)
-        _, said = process.communicate("on\n", timeout=60)
+        _, said = process.communicate("on\n", timeout=TIMEOUT_S)
         self.assertEqual(process.returncode, 5, said)
         (folder,) = run_folders(self.output)
         folders = process_folders(self.output)

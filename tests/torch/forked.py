@@ -225,7 +225,11 @@ def run_in(
 
 
 def run_plain(
-    script: str | Path, *arguments: str, ranks: int = 1, timeout_s: float = 200, **settings: object
+    script: str | Path,
+    *arguments: str,
+    ranks: int = 1,
+    timeout_s: float = harness.TIMEOUT_S,
+    **settings: object,
 ) -> harness.Result:
     """Runs a script without memshim, by its path or by its name in tests/workloads."""
     server = forks(shim=False)
@@ -238,11 +242,15 @@ def run_source(source: str, ranks: int = 1, **settings: object) -> harness.Resul
     folder = new_folder(server)
     script = folder / "script.py"
     script.write_text(harness.script_text(source))
-    return run_in(server, folder, script, (), ranks, 200, settings)
+    return run_in(server, folder, script, (), ranks, harness.TIMEOUT_S, settings)
 
 
 def run(
-    script: str | Path, *arguments: str, ranks: int = 1, timeout_s: float = 200, **settings: object
+    script: str | Path,
+    *arguments: str,
+    ranks: int = 1,
+    timeout_s: float = harness.TIMEOUT_S,
+    **settings: object,
 ) -> Run:
     """Runs a script, by its path or by its name in tests/workloads, as so many ranks."""
     server = forks(shim=True)
@@ -258,7 +266,7 @@ def run_memshim(source: str, ranks: int = 1, **settings: object) -> harness.Job:
     folder = new_folder(server)
     script = folder / "script.py"
     script.write_text(harness.script_text(source))
-    run = run_under_shim(server, folder, script, (), ranks, 200, settings)
+    run = run_under_shim(server, folder, script, (), ranks, harness.TIMEOUT_S, settings)
     return harness.Job(run.result, run.reports, run.texts)
 
 

@@ -41,6 +41,8 @@ CLI = BUILD / "memshim"
 STAMP = BUILD / "tests" / "torch" / "stamp" / "libstamp.so"
 SIMGPU = ROOT / "scripts" / "simgpu.sh"
 WORKLOADS = ROOT / "tests" / "workloads"
+# Of a program, on a machine that is busy with other tests.
+TIMEOUT_S = 600
 
 needs_torch = unittest.skipUnless(
     importlib.util.find_spec("torch"), "PyTorch is not installed in this Python"
@@ -164,7 +166,7 @@ def run_command(
     command: Sequence[str | Path],
     preload: Preload = None,
     cwd: Path | None = None,
-    timeout_s: float = 300,
+    timeout_s: float = TIMEOUT_S,
     **settings: object,
 ) -> Result:
     """Runs a command on the simulated GPU to its end. A timeout fails the test, with the output."""
@@ -205,7 +207,7 @@ def run(
     *arguments: str,
     ranks: int = 0,
     preload: Preload = None,
-    timeout_s: float = 300,
+    timeout_s: float = TIMEOUT_S,
     **settings: object,
 ) -> Result:
     """Runs Python source text; with `ranks`, as that many ranks under torchrun."""
@@ -257,7 +259,7 @@ def run_memshim(
     *arguments: str,
     ranks: int = 0,
     python: Sequence[str] = (),
-    timeout_s: float = 300,
+    timeout_s: float = TIMEOUT_S,
     **settings: Any,
 ) -> Job:
     """Runs Python source text under `memshim run`, with these settings."""
@@ -280,7 +282,7 @@ def run_stamped(
     *arguments: str,
     shim: bool = True,
     ranks: int = 0,
-    timeout_s: float = 120,
+    timeout_s: float = TIMEOUT_S,
     **settings: Any,
 ) -> Job:
     """Runs Python source text under the preload that stamps tensors (stamp/stamp.c), and memshim.
@@ -308,7 +310,7 @@ def run_workload(
     *arguments: str,
     ranks: int = 0,
     preload: Preload = None,
-    timeout_s: float = 300,
+    timeout_s: float = TIMEOUT_S,
     **settings: object,
 ) -> Result:
     """Runs a script of tests/workloads; with `ranks`, as that many ranks under torchrun."""

@@ -172,7 +172,7 @@ def dry_run(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=harness.new_cache(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=harness.TIMEOUT_S,
         check=False,
     )
 
