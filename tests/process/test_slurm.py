@@ -21,6 +21,7 @@ from machine import (
     INSTALLED,
     MIB,
     ROOT,
+    TIMEOUT_S,
     ProcessTest,
     Result,
     process_folders,
@@ -76,7 +77,7 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in taken]
 
 
-def wait_for(what: str, happened: Callable[[], bool], timeout_s: float = 90) -> None:
+def wait_for(what: str, happened: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     end = time.monotonic() + timeout_s
     while not happened():
         if time.monotonic() > end:

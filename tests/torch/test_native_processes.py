@@ -170,7 +170,7 @@ class Signals(unittest.TestCase):
                 [harness.CLI, "report", trace, "--format", "json"],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=harness.TIMEOUT_S,
                 check=True,
             )
             report = json.loads(asked.stdout)
@@ -179,7 +179,7 @@ class Signals(unittest.TestCase):
             self.assertEqual(process.stdout.readline(), "many\n")  # it goes on
             script = report["process"]["pid"]
             os.kill(script, signal.SIGINT)
-            stdout, _ = process.communicate(timeout=60)
+            stdout, _ = process.communicate(timeout=harness.TIMEOUT_S)
             self.assertEqual(stdout, "interrupted\n")
         reports, _ = harness.reports_in(output)
         self.assertEqual(reports[0]["devices"][0]["tensors"]["peak_live_bytes"], 7 << 20)
@@ -196,7 +196,7 @@ class Signals(unittest.TestCase):
                 self.assertEqual(process.stdout.readline(), "many\n")
                 trace = next((output / "latest").glob("*/trace.mshm"))
                 os.kill(int(trace.parent.name.rsplit("-", 1)[1]), number)
-                process.communicate(timeout=60)
+                process.communicate(timeout=harness.TIMEOUT_S)
                 reports, texts = harness.reports_in(output)
                 tensors = reports[0]["devices"][0]["tensors"]
                 self.assertEqual(tensors["peak_live_bytes"], 7 << 20)

@@ -96,7 +96,9 @@ DYING = """
 
 def replay(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
     result = subprocess.run(
-        [harness.CLI, "replay", *arguments, "--json"], capture_output=True, timeout=120
+        [harness.CLI, "replay", *arguments, "--json"],
+        capture_output=True,
+        timeout=harness.TIMEOUT_S,
     )
     if result.returncode != status:
         raise AssertionError(result.stderr)
@@ -118,7 +120,9 @@ class Replay(unittest.TestCase):
         )
         end = said.check().lines("end")[0]
         converted = subprocess.run(
-            [sys.executable, IMPORT, snapshot, packed], capture_output=True, timeout=120
+            [sys.executable, IMPORT, snapshot, packed],
+            capture_output=True,
+            timeout=harness.TIMEOUT_S,
         )
         self.assertEqual((converted.returncode, converted.stderr), (0, b""))
         answer = replay(packed)
@@ -147,7 +151,9 @@ class Replay(unittest.TestCase):
         )
         end = said.check().lines("end")[0]
         self.assertGreater(end["cached"], 100 << 20)
-        subprocess.run([sys.executable, IMPORT, snapshot, packed], check=True, timeout=120)
+        subprocess.run(
+            [sys.executable, IMPORT, snapshot, packed], check=True, timeout=harness.TIMEOUT_S
+        )
         for mode in ("native", "tensor"):
             with self.subTest(mode):
                 smallest = replay(packed, "--min-cap", "--mode", mode)

@@ -115,7 +115,7 @@ class Script(unittest.TestCase):
             folder = Path(process.stdout.readline().strip()).parent
             self.assertTrue(folder.is_dir())
             process.send_signal(signal.SIGINT)
-            self.assertEqual(process.wait(timeout=30), 9)
+            self.assertEqual(process.wait(timeout=harness.TIMEOUT_S), 9)
         self.assertFalse(folder.exists())
 
     def test_an_existing_preload_comes_first(self) -> None:

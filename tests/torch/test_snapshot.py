@@ -53,7 +53,7 @@ class Snapshot(unittest.TestCase):
         done = subprocess.run(
             [str(harness.CLI), "report", str(self.folder / "out"), *form],
             capture_output=True,
-            timeout=120,
+            timeout=harness.TIMEOUT_S,
         )
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         snapshot: dict[str, Any] = pickle.loads(path.read_bytes())
@@ -67,7 +67,7 @@ class Snapshot(unittest.TestCase):
             ("segment_plot", path, "-o", segments),
         ):
             command = [sys.executable, "-m", "torch.cuda._memory_viz", *map(str, arguments)]
-            done = subprocess.run(command, capture_output=True, timeout=120)
+            done = subprocess.run(command, capture_output=True, timeout=harness.TIMEOUT_S)
             self.assertEqual(done.returncode, 0, done.stderr)
         for page in (plot, segments):
             self.assertGreater(len(page.read_bytes()), path.stat().st_size)
