@@ -141,6 +141,33 @@ class LookedUp(ProcessTest):
             """,
         )
 
+    def test_sizes_of_cusolvers_workspaces(self) -> None:
+        self.beside("libcusolver.so.12", "cusolverDnCreate")
+        self.call(
+            "libcusolver.so.12",
+            """
+            p, vl = c_void_p(), c_float(0.5)
+            def size(name, *arguments):
+                wanted = c_int(-1)
+                function = getattr(library, f"cusolverDn{name}_bufferSize")
+                assert function(handle, *[byref(wanted) if a is None else a for a in arguments]) == 0
+                return wanted.value
+            for letter, other in ("S", "sy"), ("D", "sy"), ("C", "he"), ("Z", "he"):
+                for name in (f"{other}evd", f"{other}evj"):
+                    assert size(letter + name, 0, 0, 70, p, 70, p, None, p) == 70
+                assert size(f"{letter}{other}evdx", 0, 0, 0, 70, p, 70, vl, vl, 1, 2, p, p, None) == 70
+                assert size(f"{letter}gesvdj", 0, 0, 90, 70, p, 90, p, p, 90, p, 70, None, p) == 70
+            assert size("Sorgqr", 90, 70, 50, p, 90, p, None) == 70
+            assert size("Cunmqr", 0, 0, 90, 70, 50, p, 90, p, p, 90, None) == 70
+
+            device, host = c_size_t(-1), c_size_t(-1)
+            sizes = byref(device), byref(host)
+            before = p, 0, 0, c_int64(70), 0, p, c_int64(70), 0, p, 0
+            assert library.cusolverDnXsyevBatched_bufferSize(handle, *before, *sizes, 8) == 0
+            assert (device.value, host.value) == (70 * 16, 0)
+            """,
+        )
+
     def test_version_of_cupti(self) -> None:
         self.beside("libcupti.so.12", "cuptiGetVersion", "cuptiActivityEnable")
         self.call(
