@@ -89,10 +89,13 @@ static int parse(int argc, char **argv, struct call *call)
     if (status >= 0) {
         return status;
     }
+    if (call->sides == 0) {
+        return ms_cli_wrong(MS_CLI_DIFF, "name the two runs, ranks or moments to compare");
+    }
     if (call->sides < MS_DIFF_SIDES) {
         return ms_cli_wrong(MS_CLI_DIFF,
-                            "it compares two runs, ranks or moments, and was given '%s'",
-                            call->sides == 1 ? call->diff.sides[0].path : "none");
+                            "it compares two runs, ranks or moments, and '%s' is the only one",
+                            call->diff.sides[0].path);
     }
     for (size_t i = 0; i < MS_DIFF_SIDES && call->diff.predicts; i++) {
         if (ms_traces_count(&call->traces[i]) > 1) {

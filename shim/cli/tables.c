@@ -65,7 +65,7 @@ static int take_subject(void *call, const char *word)
     struct subject *subject = call;
 
     if (subject->word) {
-        return ms_cli_wrong(subject->asker, "one word is enough, and there is also '%s'", word);
+        return ms_cli_wrong(subject->asker, "it takes one word, and '%s' is a second", word);
     }
     subject->word = word;
     return -1;

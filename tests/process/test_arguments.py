@@ -89,6 +89,16 @@ class Wrong(unittest.TestCase):
                     self.assertIn(f"'{option}'", said)
                     self.assertIn(f"memshim {command} --help", said)
 
+    def test_words_too_many_or_too_few(self) -> None:
+        for arguments, said in (
+            (("doctor", "x"), "it takes only options, and 'x' is none"),
+            (("man", "report", "x"), "it takes one word, and 'x' is a second"),
+            (("top", "a", "x"), "it shows one folder or process, and 'x' is a second"),
+            (("replay", "a", "x"), "it replays one trace, and 'x' is a second"),
+            (("diff",), "name the two runs, ranks or moments to compare"),
+        ):
+            self.assertIn(f"memshim {arguments[0]}: {said} (", self.refused(*arguments))
+
     def test_value_missing_of_every_option(self) -> None:
         for option in options():
             with self.subTest(option):

@@ -132,9 +132,8 @@ static int say_unusable(const struct ms_cli_option *option, int typed, const cha
 static int take_operand(enum ms_cli_command_id command, const struct ms_cli_reader *reader,
                         const char *word, void *call)
 {
-    return reader->operand
-               ? reader->operand(call, word)
-               : ms_cli_wrong(command, "it takes options alone, and there is '%s'", word);
+    return reader->operand ? reader->operand(call, word)
+                           : ms_cli_wrong(command, "it takes only options, and '%s' is none", word);
 }
 
 /* Handles one result of getopt_long. -1 if it is good, otherwise the exit status. */
