@@ -74,16 +74,16 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
     return MS_OK;
 }
 
-static void emit_freed(struct ms_pool *pool, const struct ms_range *range, ms_stream_t stream)
-    MS_REQUIRES(ms_state_role)
+static inline void emit_freed(struct ms_pool *pool, const struct ms_range *range,
+                              ms_stream_t stream) MS_REQUIRES(ms_state_role)
 {
-    ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_FREE,
-                                          .owner = MS_OWNER_POOL,
-                                          .id = range->live.id,
-                                          .addr = range->addr,
-                                          .bytes = range->live.asked_bytes,
-                                          .stream = stream,
-                                          .aux = range->arena ? 1 : 0});
+    ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_BLOCK_FREE,
+                                         .owner = MS_OWNER_POOL,
+                                         .id = range->live.id,
+                                         .addr = range->addr,
+                                         .bytes = range->live.asked_bytes,
+                                         .stream = stream,
+                                         .aux = range->arena ? 1 : 0});
 }
 
 /* Clang does not check it: no other thread is in the pool, so it takes no state lock. */

@@ -61,9 +61,8 @@ uint64_t ms_arenas_live_bytes(const struct ms_arenas *arenas)
 
 static inline __attribute__((always_inline)) void tell(struct ms_arenas *arenas,
                                                        enum ms_event_kind kind,
-                                                       const struct ms_tensor *tensor,
-                                                       uint64_t id, uint32_t site,
-                                                       uint64_t block_id)
+                                                       const struct ms_tensor *tensor, uint64_t id,
+                                                       uint32_t site, uint64_t block_id)
 {
     if (arenas->sink->emit != NULL) {
         arenas->sink->emit(arenas->sink->ctx, &(struct ms_event){.kind = (uint8_t)kind,
@@ -189,11 +188,11 @@ static struct ms_range *mark_block(struct ms_pool *pool, ms_addr_t addr) MS_REQU
     if (range != NULL && !range->arena) {
         range->arena = true;
         pool->count.arena_bytes += range->live.asked_bytes;
-        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ARENA,
-                                              .owner = MS_OWNER_POOL,
-                                              .id = range->live.id,
-                                              .addr = range->addr,
-                                              .bytes = range->live.asked_bytes});
+        ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_BLOCK_ARENA,
+                                             .owner = MS_OWNER_POOL,
+                                             .id = range->live.id,
+                                             .addr = range->addr,
+                                             .bytes = range->live.asked_bytes});
     }
     return range;
 }

@@ -135,7 +135,7 @@ void ms_proxy_reservation_gone(ms_pool_t *pool, ms_addr_t base)
 
 void ms_proxy_emit(struct ms_pool *pool, enum ms_event_kind kind, const struct ms_proxy *proxy)
 {
-    ms_pool_emit(pool, &(struct ms_event){
+    ms_pool_emit(pool, (struct ms_event){
                            .kind = (uint8_t)kind,
                            .owner = MS_OWNER_POOL,
                            .id = proxy->id,

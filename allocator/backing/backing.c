@@ -17,10 +17,10 @@ ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment
     if (status == MS_OK) {
         ms_state_acquire(pool);
         pool->count.set_accesses++;
-        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_SET_ACCESS,
-                                              .owner = MS_OWNER_POOL,
-                                              .addr = addr,
-                                              .bytes = bytes});
+        ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_SET_ACCESS,
+                                             .owner = MS_OWNER_POOL,
+                                             .addr = addr,
+                                             .bytes = bytes});
         ms_state_release(pool);
     }
     return status;
@@ -281,10 +281,10 @@ void ms_backing_lose(struct ms_pool *pool, struct ms_segment *segment, uint64_t 
     }
     if (!arena || granule->tensors > 0) {
         pool->count.spill.lost_bytes += pool->granule_bytes;
-        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_LOST,
-                                              .owner = MS_OWNER_POOL,
-                                              .addr = segment->base + slot * pool->granule_bytes,
-                                              .bytes = pool->granule_bytes});
+        ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_LOST,
+                                             .owner = MS_OWNER_POOL,
+                                             .addr = segment->base + slot * pool->granule_bytes,
+                                             .bytes = pool->granule_bytes});
     }
     ms_state_release(pool);
     ms_obligations_cover(pool);
@@ -374,10 +374,10 @@ static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool 
             (void)ops->address_free(ops->ctx, segment->base, segment->bytes);
         }
         ms_state_acquire(pool);
-        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_RANGE_FREE,
-                                              .owner = MS_OWNER_POOL,
-                                              .addr = segment->base,
-                                              .bytes = segment->bytes});
+        ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_RANGE_FREE,
+                                             .owner = MS_OWNER_POOL,
+                                             .addr = segment->base,
+                                             .bytes = segment->bytes});
         ms_state_release(pool);
     }
 }

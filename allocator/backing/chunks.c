@@ -100,7 +100,7 @@ void ms_backing_record_locked(struct ms_pool *pool, enum ms_event_kind kind, str
         ms_backing_spilled_less(pool, chunk->bytes);
         chunk->spilled = false;
     }
-    ms_pool_emit(pool, &event);
+    ms_pool_emit(pool, event);
 }
 
 void ms_backing_record_aside(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk,
@@ -110,11 +110,11 @@ void ms_backing_record_aside(struct ms_pool *pool, enum ms_event_kind kind, stru
     if (chunk->host && chunk->segment == NULL) {
         count_host(pool, kind, chunk);
     }
-    ms_pool_emit(pool, &(struct ms_event){.kind = (uint8_t)kind,
-                                          .owner = MS_OWNER_POOL,
-                                          .id = chunk->handle,
-                                          .addr = addr,
-                                          .bytes = chunk->bytes});
+    ms_pool_emit(pool, (struct ms_event){.kind = (uint8_t)kind,
+                                         .owner = MS_OWNER_POOL,
+                                         .id = chunk->handle,
+                                         .addr = addr,
+                                         .bytes = chunk->bytes});
 }
 
 void ms_backing_record(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)

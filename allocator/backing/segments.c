@@ -19,7 +19,7 @@ static void emit_segment(struct ms_pool *pool, enum ms_event_kind kind, ms_addr_
 {
     ms_pool_emit(
         pool,
-        &(struct ms_event){
+        (struct ms_event){
             .kind = (uint8_t)kind,
             .owner = MS_OWNER_POOL,
             .id = kind == MS_EVENT_RANGE_RESERVE || kind == MS_EVENT_RANGE_FREE ? 0 : addr,

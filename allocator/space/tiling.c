@@ -307,9 +307,9 @@ static __attribute__((noinline, cold)) void emit_waits(struct ms_pool *pool)
     if (count->waits_recorded < WAITS_RECORDED_ALWAYS + blocks / BLOCKS_A_WAIT) {
         count->waits_recorded++;
         count->waiting_recorded_bytes = count->pending_bytes;
-        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_WAITS,
-                                              .owner = MS_OWNER_POOL,
-                                              .bytes = count->pending_bytes});
+        ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_WAITS,
+                                             .owner = MS_OWNER_POOL,
+                                             .bytes = count->pending_bytes});
     }
 }
 
@@ -424,14 +424,14 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     pool->count.set_aside_bytes += range->bytes;
     pool->count.allocations++;
     ms_range_info(range, out);
-    ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC,
-                                          .owner = MS_OWNER_POOL,
-                                          .site = request->site,
-                                          .id = range->live.id,
-                                          .addr = range->addr,
-                                          .bytes = request->bytes,
-                                          .stream = request->stream,
-                                          .aux = range->bytes});
+    ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC,
+                                         .owner = MS_OWNER_POOL,
+                                         .site = request->site,
+                                         .id = range->live.id,
+                                         .addr = range->addr,
+                                         .bytes = request->bytes,
+                                         .stream = request->stream,
+                                         .aux = range->bytes});
     note_waits(pool);
 }
 

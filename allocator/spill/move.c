@@ -343,11 +343,11 @@ void ms_move_record(struct ms_pool *pool, enum ms_location to, ms_addr_t addr, u
     stats->stall_ns += spent_ns;
     *(down ? &stats->down_bytes : &stats->up_bytes) += bytes;
     *(down ? &stats->spills : &stats->promotions) += 1;
-    ms_pool_emit(pool, &(struct ms_event){.kind = down ? MS_EVENT_SPILL : MS_EVENT_PROMOTE,
-                                          .owner = MS_OWNER_POOL,
-                                          .addr = addr,
-                                          .bytes = bytes,
-                                          .aux = spent_ns});
+    ms_pool_emit(pool, (struct ms_event){.kind = down ? MS_EVENT_SPILL : MS_EVENT_PROMOTE,
+                                         .owner = MS_OWNER_POOL,
+                                         .addr = addr,
+                                         .bytes = bytes,
+                                         .aux = spent_ns});
     ms_state_release(pool);
 }
 
