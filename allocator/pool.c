@@ -81,7 +81,7 @@ static inline void emit_freed(struct ms_pool *pool, const struct ms_range *range
                                          .owner = MS_OWNER_POOL,
                                          .id = range->live.id,
                                          .addr = range->addr,
-                                         .bytes = range->live.asked_bytes,
+                                         .bytes = ms_range_asked_bytes(range),
                                          .stream = stream,
                                          .aux = range->arena ? 1 : 0});
 }
@@ -248,12 +248,15 @@ static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t 
     if (range->live.holes != NULL) {
         forget_arena(pool, range);
     }
+    const uint64_t asked_bytes = ms_range_asked_bytes(range);
     struct ms_segment *segment = range->segment;
     ms_starts_clear(&segment->starts, (range->addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);
+    holder_gives(range->live.holder, held_bytes(asked_bytes));
     pool->count.live_blocks--;
-    pool->count.live_bytes -= range->live.asked_bytes;
-    holder_gives(range->live.holder, held_bytes(range->live.asked_bytes));
-    pool->count.arena_bytes -= range->arena ? range->live.asked_bytes : 0;
+    pool->count.live_bytes -= asked_bytes;
+    if (range->arena) {
+        pool->count.arena_bytes -= asked_bytes;
+    }
     pool->count.set_aside_bytes -= range->bytes;
     pool->count.frees++;
     range->state = MS_RANGE_BUSY;

@@ -119,7 +119,7 @@ static void check_live(struct walk *walk, const struct ms_range *range)
     unsigned long addr = (unsigned long)range->addr;
     const struct ms_segment *segment = range->segment;
     walk->sum.live_blocks++;
-    walk->sum.live_bytes += range->live.asked_bytes;
+    walk->sum.live_bytes += ms_range_asked_bytes(range);
     walk->sum.set_aside_bytes += range->bytes;
     check(walk, ms_index_find(&walk->pool->index, range->addr) == range,
           "block at %#lx is not in the index", addr);
@@ -127,9 +127,9 @@ static void check_live(struct walk *walk, const struct ms_range *range)
         walk,
         ms_starts_test(&segment->starts, (range->addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES),
         "block at %#lx is not in the bitmap", addr);
-    check(walk, range->live.asked_bytes > 0 && range->live.asked_bytes <= range->bytes,
+    check(walk, ms_range_asked_bytes(range) > 0 && ms_range_asked_bytes(range) <= range->bytes,
           "block at %#lx: %lu bytes asked, %lu set aside", addr,
-          (unsigned long)range->live.asked_bytes, (unsigned long)range->bytes);
+          (unsigned long)ms_range_asked_bytes(range), (unsigned long)range->bytes);
 }
 
 static void check_range(struct walk *walk, const struct ms_range *range) MS_REQUIRES(ms_state_role)

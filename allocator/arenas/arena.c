@@ -187,12 +187,12 @@ static struct ms_range *mark_block(struct ms_pool *pool, ms_addr_t addr) MS_REQU
     struct ms_range *range = ms_block_around(pool, addr);
     if (range != NULL && !range->arena) {
         range->arena = true;
-        pool->count.arena_bytes += range->live.asked_bytes;
+        pool->count.arena_bytes += ms_range_asked_bytes(range);
         ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_BLOCK_ARENA,
                                              .owner = MS_OWNER_POOL,
                                              .id = range->live.id,
                                              .addr = range->addr,
-                                             .bytes = range->live.asked_bytes});
+                                             .bytes = ms_range_asked_bytes(range)});
     }
     return range;
 }

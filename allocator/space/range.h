@@ -33,10 +33,13 @@ struct ms_range {
     struct ms_range *prev, *next; /* neighbours by address in the segment; null at its ends */
     struct ms_segment *segment;
     uint32_t site;
-    uint8_t state; /* enum ms_range_state */
-    bool arena, pinned, marked;
-    bool mixed; /* a block: part of it may have other backing than device memory, or none */
-    bool kept;  /* an arena out of whose holes nothing is taken: see ms_arenas_keep */
+    uint32_t spare_bytes; /* of a block: set aside and not asked for */
+    uint8_t state;        /* enum ms_range_state */
+    bool arena : 1;
+    bool pinned : 1;
+    bool marked : 1;
+    bool mixed : 1; /* a block: part of it may have other backing than device memory, or none */
+    bool kept : 1;  /* an arena out of whose holes nothing is taken: see ms_arenas_keep */
     /* Of a block: the value of the id counter at its last recorded use; less than its id: none. The
      * value may be left from an earlier block. Ids fit into 48 bits. */
     uint16_t used_above; /* the bits above used_below */
@@ -45,7 +48,6 @@ struct ms_range {
         struct {
             struct ms_range *index_next;
             uint64_t id;
-            uint64_t asked_bytes;
             ms_stream_t stream;
             struct ms_holder *holder; /* null: none */
             struct ms_arena *holes;   /* the state of its holes; null: it had no tensor yet */
@@ -67,7 +69,12 @@ struct ms_range {
     };
 };
 
-_Static_assert(sizeof(struct ms_range) == 104, "a million of them may live");
+_Static_assert(sizeof(struct ms_range) == 96, "a million of them may live");
+
+static inline uint64_t ms_range_asked_bytes(const struct ms_range *range)
+{
+    return range->bytes - range->spare_bytes;
+}
 
 static inline uint64_t ms_range_used(const struct ms_range *range)
 {

@@ -379,7 +379,7 @@ void ms_range_info(const struct ms_range *range, struct ms_block_info *out)
 {
     *out = (struct ms_block_info){.id = range->live.id,
                                   .addr = range->addr,
-                                  .bytes = range->live.asked_bytes,
+                                  .bytes = ms_range_asked_bytes(range),
                                   .stream = range->live.stream,
                                   .holder = range->live.holder,
                                   .site = range->site,
@@ -403,7 +403,8 @@ static uint64_t next_id(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
                         const struct ms_request *request, struct ms_block_info *out)
 {
-    MS_ASSERT(range->state == MS_RANGE_BUSY && request->bytes <= range->bytes);
+    const uint64_t spare_bytes = range->bytes - request->bytes;
+    MS_ASSERT(range->state == MS_RANGE_BUSY && spare_bytes <= UINT32_MAX);
     range->state = MS_RANGE_LIVE;
     range->site = request->site;
     range->arena = false;
@@ -413,7 +414,7 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     range->mixed = false;
     range->live.holes = NULL;
     range->live.id = next_id(pool);
-    range->live.asked_bytes = request->bytes;
+    range->spare_bytes = (uint32_t)spare_bytes;
     range->live.stream = request->stream;
     range->live.holder = request->holder;
     ms_index_insert(&pool->index, range);
@@ -423,7 +424,12 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     pool->count.live_bytes += request->bytes;
     pool->count.set_aside_bytes += range->bytes;
     pool->count.allocations++;
-    ms_range_info(range, out);
+    *out = (struct ms_block_info){.id = range->live.id,
+                                  .holder = request->holder,
+                                  .addr = range->addr,
+                                  .bytes = request->bytes,
+                                  .stream = request->stream,
+                                  .site = request->site};
     ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC,
                                          .owner = MS_OWNER_POOL,
                                          .site = request->site,
@@ -483,5 +489,5 @@ struct ms_range *ms_block_around(struct ms_pool *pool, ms_addr_t addr)
         return range;
     }
     range = ms_block_at_or_below(pool, addr);
-    return range != NULL && addr - range->addr < range->live.asked_bytes ? range : NULL;
+    return range != NULL && addr - range->addr < ms_range_asked_bytes(range) ? range : NULL;
 }

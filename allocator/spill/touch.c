@@ -50,7 +50,7 @@ static struct ms_touched touch(struct ms_pool *pool, struct ms_segment *segment,
     }
     if (bytes == 0 && range != NULL) {
         addr = range->addr;
-        bytes = range->live.asked_bytes;
+        bytes = ms_range_asked_bytes(range);
     }
     bytes = ms_least(bytes, segment->bytes - (addr - segment->base));
     if (bytes == 0) {
