@@ -190,6 +190,26 @@ print("linked", file=sys.stderr, flush=True)
         for shared in (first, Path(words[1].decode()).parent):
             self.assertFalse(shared.exists())
 
+    def test_before_it_begins(self) -> None:
+        """While the doubles of libraries are made: what makes them ends, too, and it is said."""
+        helper = self.folder / "python-slow"
+        helper.write_text("#!/bin/sh\necho begun $$ >&2\nexec sleep 600\n")
+        helper.chmod(0o700)
+        there = sorted(self.folder.glob("memshim-out/*"))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number.name):
+                running = self.begin("--", str(helper))
+                assert running.stderr
+                words = [b""]
+                while words[0] != b"begun":
+                    words = running.stderr.readline().split() or [b""]
+                running.send_signal(number)
+                said = running.communicate(timeout=60)[1].decode()
+                self.assertEqual(running.returncode, -number, said)
+                self.assertIn("interrupted: the command was not begun", said)
+                self.assertFalse(Path(f"/proc/{int(words[1])}").exists())
+                self.assertEqual(sorted(self.folder.glob("memshim-out/*")), there)
+
     def test_second_schedule(self) -> None:
         """Ended in it: the answer is of the first, and the exit status tells."""
         code = PROGRAM + "import os, time; print('waits', os.environ['SIMGPU_SHARED'], flush=True)"

@@ -4,12 +4,16 @@ comes to on the simulated GPU, and it stops where it has seen all."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
+import time
 import unittest
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -182,6 +186,16 @@ def answer(*arguments: str) -> dict[str, Any]:
     if done.returncode != 0:
         raise AssertionError(f"{done.stdout}\n{done.stderr[-8000:]}")
     found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def groups() -> set[int]:
+    """The process groups of this machine in which something runs."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, group = place.read_text().rpartition(")")[2].split()[:3]
+            found |= {int(group)} if state != "Z" else set()
     return found
 
 
@@ -381,6 +395,36 @@ class DryRun(unittest.TestCase):
             # What is short may be short for cuBLAS, whose handle of the backward pass comes last.
             died = any(words in run.stderr for words in ("OutOfMemoryError", "ALLOC_FAILED"))
             self.assertEqual(status == 1, died, run.describe())
+
+    def test_ended_while_doubles_are_made(self) -> None:
+        """No half of them is left in the cache, nor the compiler, nor what a killed one left."""
+        folder = harness.new_cache()
+        kept = folder / "memshim" / "simulated-gpu"
+        compiler = folder / "cc-slow"
+        compiler.write_text(f"#!/bin/sh\necho $$ > {folder}/pid\nmv {folder}/pid {folder}/begun\n")
+        with compiler.open("a") as file:
+            file.write("sleep 600 & wait\n")
+        compiler.chmod(0o700)
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            running = subprocess.Popen(
+                [str(harness.CLI), "dry-run", "--", sys.executable, "-c", ""],
+                env=harness.environment(XDG_CACHE_HOME=folder, CC=compiler),
+                cwd=folder,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            while not (folder / "begun").exists() and running.poll() is None:
+                time.sleep(0.01)
+            group = int((folder / "begun").read_text())
+            (folder / "begun").unlink()
+            running.send_signal(number)
+            said = running.communicate(timeout=60)[1]
+            self.assertEqual(running.returncode, -number, said)
+            self.assertNotIn("Traceback", said)
+            while group in groups():  # who is killed leaves that to its children
+                self.assertEqual(number, signal.SIGKILL, said)
+                time.sleep(0.01)
+        self.assertEqual([path.name for path in kept.iterdir()], ["torch.lock"])
 
     def test_ranks(self) -> None:
         command = [*harness.torchrun(2), str(harness.WORKLOADS / "gpt.py"), "--steps", "100000"]

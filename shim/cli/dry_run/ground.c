@@ -3,19 +3,18 @@
 #include "shim/cli/dry_run/ground.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/base/buffer.h"
 #include "allocator/base/path.h"
 #include "shim/cli/dry_run/complaint.h"
+#include "shim/cli/dry_run/helper.h"
 #include "shim/cli/launch/place.h"
 #include "shim/cli/launch/preload.h"
 #include "shim/tables/remembered.h"
@@ -74,36 +73,6 @@ static bool find_python(char *const *command, char *path)
     return ms_cli_find_program("python", path) || ms_cli_find_program("python3", path);
 }
 
-/* Reads what it writes to stdout. -1: it could not be run; otherwise its exit status. */
-static int read_output(char *const *argv, struct ms_buffer *out)
-{
-    int ends[2], status = 0;
-    char piece[4096];
-    ssize_t got;
-    pid_t child;
-
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return -1;
-    }
-    child = fork();
-    if (child == 0) {
-        (void)unsetenv("LD_PRELOAD");
-        (void)dup2(ends[1], STDOUT_FILENO);
-        (void)execv(argv[0], argv);
-        _exit(127);
-    }
-    (void)close(ends[1]);
-    while ((got = read(ends[0], piece, sizeof(piece))) > 0 || (got < 0 && errno == EINTR)) {
-        ms_buffer_append(out, piece, got > 0 ? (size_t)got : 0);
-    }
-    (void)close(ends[0]);
-    if (child < 0 || waitpid(child, &status, 0) != child || out->failed) {
-        return -1;
-    }
-    ms_buffer_append(out, "", 1);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 /* Where the stand-ins for the wheels' libraries are kept: in the user's cache folder. */
 static bool find_cache(char *path)
 {
@@ -151,7 +120,7 @@ static bool preload_doubles(const char *folder, char *const *command)
         !find_cache(cache)) {
         return false;
     }
-    if (read_output(argv, &out) != 0) {
+    if (ms_dry_helper_read(argv, &out) != 0) {
         complain("the doubles of PyTorch's libraries could not be made (see above)");
         good = false;
     } else {
@@ -242,7 +211,7 @@ bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t ho
         complain("--offline-weights needs a Python with transformers");
         return false;
     }
-    good = read_output(argv, &out) == 0 && out.bytes > 1;
+    good = ms_dry_helper_read(argv, &out) == 0 && out.bytes > 1;
     if (good) {
         out.at[strcspn(out.at, "\n")] = '\0';
         good = snprintf(made, PATH_MAX, "%s", out.at) < PATH_MAX;
@@ -262,7 +231,7 @@ bool ms_dry_ground_data(char *const *command, const char *path)
         complain("--data-stub needs a Python");
         return false;
     }
-    good = read_output(argv, &out) == 0;
+    good = ms_dry_helper_read(argv, &out) == 0;
     ms_buffer_free(&out);
     return good;
 }
@@ -273,7 +242,7 @@ bool ms_dry_ground_count(char *const *command, const char *folder, struct ms_dry
     char *argv[] = {python, script, (char *)folder, NULL};
     struct ms_buffer out = {0};
     bool good = find_script(command, "offline_weights.py", python, script) &&
-                read_output(argv, &out) == 0 &&
+                ms_dry_helper_read(argv, &out) == 0 &&
                 sscanf(out.at, "%" SCNu64 " %" SCNu64 " %31s", &model->elements, &model->bytes,
                        model->type) == 3;
 

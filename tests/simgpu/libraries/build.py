@@ -22,6 +22,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -151,10 +152,46 @@ def library_version(double: Double) -> int | None:
     return None
 
 
+@dataclass
+class End:
+    """A signal that ends this script, by way of whatever has to be removed."""
+
+    number: int = 0
+    waits: bool = False
+
+    def take(self, number: int, _: object) -> None:
+        self.number = number
+        if not self.waits:
+            self.come()
+
+    def come(self) -> None:
+        self.waits = False
+        if self.number:
+            sys.exit(128 + self.number)
+
+
+end = End()
+
+
 def run_compiler(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BuildError(f"{' '.join(command)}\n{done.stderr}")
+    """In a group of its own, since a compiler consists of several programs: all end with it."""
+    end.waits = True  # until it is known which group that is
+    running = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        end.come()
+        said, _ = running.communicate()
+    except BaseException:
+        os.killpg(running.pid, signal.SIGTERM)
+        running.wait()
+        raise
+    if running.returncode != 0:
+        raise BuildError(f"{' '.join(command)}\n{said}")
 
 
 def soname_of(double: Double, needed: set[str]) -> str | None:
@@ -270,6 +307,8 @@ def build(simgpu: Path, cache: Path, libraries: Libraries) -> list[Path]:
     if not result.exists():
         with (cache / "torch.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            for left in cache.glob("torch.????????"):  # whoever made it was killed
+                shutil.rmtree(left, ignore_errors=True)
             if not result.exists():
                 folder = Path(tempfile.mkdtemp(prefix="torch.", dir=cache))
                 try:
@@ -302,4 +341,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(ending) != signal.SIG_IGN:
+            signal.signal(ending, end.take)
     sys.exit(main(sys.argv[1:]))

@@ -20,6 +20,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import struct
 import sys
 import tempfile
@@ -269,6 +270,8 @@ def count(folder: Path) -> int:
 
 if __name__ == "__main__":
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
     if len(sys.argv) == 2:
         try:
             sys.exit(count(Path(sys.argv[1])))
