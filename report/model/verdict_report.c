@@ -448,8 +448,10 @@ static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judg
     const struct ms_headroom *headroom = &model->survey->devices[at->device].headroom;
 
     judgement->of_the_model = at->training && is_of_the_model(model, oom);
+    /* A line that asked for segments is not said to keep anything. */
     judgement->of_one_line = !judgement->of_the_model && is_of_one_line(model, oom) &&
-                             !has_computed(model, (uint8_t)at->device);
+                             !has_computed(model, (uint8_t)at->device) &&
+                             !ms_tensors_unseen(model, &at->record.state);
     judgement->fitting_factor = at->training ? headroom->fitting_factor : 0;
     if (judgement->fitting_factor <= 0 && !judgement->of_the_model) {
         judgement->most_factor = headroom->most_factor;

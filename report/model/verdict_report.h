@@ -40,7 +40,7 @@ struct ms_judgement {
     double least_factor;    /* beside most_factor: this part fits even beside the state of an
                                optimizer like Adam; 0: unknown */
     bool of_the_model;      /* nearly all live memory is what a model needs for any batch */
-    bool of_one_line;       /* nothing was computed yet, and nearly all live memory is what one line
+    bool of_one_line;       /* no model was called yet, and nearly all live memory is what one line
                                asked for, time after time: there is no batch yet */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: for how many more the device would have lasted
                                without a cap */

@@ -205,8 +205,9 @@ static const char *advice_on_holes(uint64_t pinned_by)
                "the container's limit and ulimit -l; memshim doctor tests it), or free what lies "
                "beside the holes: report.html shows which lines hold that";
     default:
-        return "free what lies beside the holes, or allocate it before the short-lived memory: "
-               "report.html shows which lines hold it";
+        return "a smaller batch or shape; or free what lies beside the holes, or allocate it "
+               "before "
+               "the short-lived memory: report.html shows which lines hold it";
     }
 }
 
@@ -272,9 +273,14 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
                    "almost nothing";
         }
         if (judgement->of_one_line) {
-            return "hold less of that at once: nothing was computed yet, and that line keeps all "
+            return "hold less of that at once: no model was called yet, and that line keeps all "
                    "that it asked for; keep it on the host, and move a part to the device when it "
                    "is needed; or use a larger device";
+        }
+        if (judgement->repeated.segments > 0) {
+            return "run without MEMSHIM_TORCH=off, to see whether a line keeps tensors from step "
+                   "to "
+                   "step; if none does: a smaller batch or shape, or a larger device";
         }
         return oom->evaluating
                    ? "evaluate with a smaller batch, and under torch.no_grad() if it does not yet, "
@@ -432,13 +438,20 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
     }
 }
 
-/* The lines whose live tensors pin free memory. Known if the survey followed addresses. */
-static void add_pins(const struct ms_model *model, int device, struct ms_buffer *out)
+/* The lines whose live tensors pin free memory. Known if the survey followed addresses. They are
+ * of the peak: if they pinned less than was short, the holes came later, and not beside those. */
+static void add_pins(const struct ms_model *model, int device, uint64_t short_bytes,
+                     struct ms_buffer *out)
 {
     const struct ms_survey_device *survey = surveyed(model, device);
     const struct ms_survey_pins *pins = survey ? survey->pins : NULL;
+    uint64_t pinned_bytes = 0;
 
-    for (size_t i = 0; pins && i < pins->site_count && i < HOLDERS; i++) {
+    for (size_t i = 0; pins && i < pins->site_count; i++) {
+        pinned_bytes += pins->sites[i].pinned_bytes;
+    }
+    for (size_t i = 0; pins && pinned_bytes >= short_bytes && i < pins->site_count && i < HOLDERS;
+         i++) {
         ms_buffer_format(out, "%s%s free, beside %s of live memory from ",
                          i ? "         " : "  pins   ", MS_BYTES(pins->sites[i].pinned_bytes),
                          MS_BYTES(pins->sites[i].live_bytes));
@@ -498,7 +511,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     add_missing(&judgement, out);
     add_first_step(model, &judgement, oom, out);
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
-        add_pins(model, device, out);
+        add_pins(model, device, judgement.short_bytes, out);
     }
     add_else(model, &judgement, oom, out);
     /* More memory only delays growth, so the memory that would have served this one request does

@@ -274,7 +274,9 @@ static const char *pinned_text(const struct ms_oom_state *state)
 static void say_fragmentation(const struct ms_oom_state *state, const struct analysis *a,
                               char *text, size_t text_bytes)
 {
+    const uint64_t hole_bytes = a->terms.hole_bytes, usable_bytes = state->reclaimable_bytes;
     char holes[MS_UNIT_TEXT_BYTES], largest[MS_UNIT_TEXT_BYTES], range[64] = "";
+    char part[MS_UNIT_TEXT_BYTES];
 
     if (state->pinned_by == MS_PINNED_BY_WORK) {
         snprintf(text, text_bytes,
@@ -287,8 +289,17 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
         snprintf(range, sizeof(range), "; the largest free range was %s",
                  ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest)));
     }
-    snprintf(text, text_bytes, "%s are free in holes that could not be used elsewhere%s%s",
-             ms_bytes_text(a->terms.hole_bytes, holes, sizeof(holes)), pinned_text(state), range);
+    /* What was usable was not enough: the rest of the holes is to blame. */
+    ms_bytes_text(hole_bytes, holes, sizeof(holes));
+    if (usable_bytes > 0 && usable_bytes < hole_bytes) {
+        ms_bytes_text(hole_bytes - usable_bytes, part, sizeof(part));
+        snprintf(text, text_bytes,
+                 "%s of the %s that are free in holes could not be used elsewhere%s%s", part, holes,
+                 pinned_text(state), range);
+        return;
+    }
+    snprintf(text, text_bytes, "%s are free in holes that could not be used elsewhere%s%s", holes,
+             pinned_text(state), range);
 }
 
 void ms_others_text(const struct ms_others *others, char *text, size_t text_bytes)

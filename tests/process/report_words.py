@@ -15,7 +15,13 @@ FITS = re.compile(r"batch ([\d,]+) instead of ([\d,]+)")
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 # By which words `next` may begin, verdict by verdict.
 ADVICE = {
-    "demand": ("a smaller batch", "a smaller model", "evaluate with a smaller", "hold less"),
+    "demand": (
+        "a smaller batch",
+        "a smaller model",
+        "evaluate with a smaller",
+        "hold less",
+        "run without MEMSHIM_TORCH=off",
+    ),
     "cap": ("a larger MEMSHIM_FRACTION", "raise or remove per_process_memory_fraction"),
     "fragmentation": (
         "run without",
@@ -24,6 +30,7 @@ ADVICE = {
         "make the allocator",
         "give the process host memory",
         "free what lies beside",
+        "a smaller batch or shape; or free what lies beside",
     ),
     "other_process": ("end the other processes",),
     "spill_limit": ("a larger MEMSHIM_SPILL_LIMIT",),

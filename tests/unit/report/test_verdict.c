@@ -126,6 +126,19 @@ Test(verdict, fragmentation_in_holes_that_nobody_may_take)
            "largest free range was 200.0 MiB.");
 }
 
+/* A part of the holes was usable, and not enough. */
+Test(verdict, the_part_of_the_holes_that_is_to_blame)
+{
+    struct ms_oom_state state = full(23 * GIB, 2 * GIB);
+
+    state.live_bytes = 20 * GIB;
+    state.reclaimable_bytes = 1 * GIB;
+    expect(&state, MS_VERDICT_FRAGMENTATION, 400 * MIB,
+           "OUT OF MEMORY: asked for 2.00 GiB, 400.0 MiB short of the device (24.00 GiB). "
+           "fragmentation: 2.00 GiB of the 3.00 GiB that are free in holes could not be used "
+           "elsewhere.");
+}
+
 /* What is in use fits with the request: neither a larger cap nor a larger device was lacking. */
 Test(verdict, holes_under_a_cap_are_fragmentation)
 {
