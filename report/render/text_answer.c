@@ -15,6 +15,8 @@
 #define HOLDERS 3
 #define NAMES   32
 
+#define OTHERS_PARTS 64u /* growth of other lines that is mentioned: one part in so many */
+
 #define ALARMING_PPM 300000 /* fragmentation that a reader would ask about */
 
 #define DECIMAL(value) ms_decimal_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
@@ -330,6 +332,19 @@ static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *
     ms_buffer_add(out, "\n");
 }
 
+/* Whether most of what is live waits for the first backward pass, in a call of a model, and nothing
+ * else says that more was to come. */
+static bool is_of_first_pass(const struct ms_model *model, const struct ms_judgement *judgement,
+                             const struct ms_model_oom *oom)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, ms_judged_fatal(model));
+
+    return ms_landmarks_of(model->landmarks, oom->record.state.site)->doing == MS_DOING_FORWARD &&
+           model->recurrence.whole && model->recurrence.passes == 0 && judgement->step == 0 &&
+           judgement->fitting_factor <= 0 && judgement->most_factor <= 0 && moment &&
+           moment->kind_bytes[MS_KIND_ACTIVATIONS] > moment->live_bytes / 2;
+}
+
 /* Saves a person from following the advice and running out again. */
 static void add_first_step(const struct ms_model *model, const struct ms_judgement *judgement,
                            const struct ms_model_oom *oom, struct ms_buffer *out)
@@ -348,6 +363,10 @@ static void add_first_step(const struct ms_model *model, const struct ms_judgeme
                                : "         this was the first step, which had not yet asked for "
                                  "all that it needs: it also creates gradients and optimizer "
                                  "state\n");
+    } else if (asks_for_more && is_of_first_pass(model, judgement, oom)) {
+        ms_buffer_add(out,
+                      "         no backward pass had begun: if this is training, the rest of the "
+                      "step needs memory as well\n");
     }
 }
 
@@ -428,7 +447,12 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
         add_factor(model, judgement, oom, out);
         return;
     }
-    ms_buffer_format(out, "  else   growth accounts for %s of the live bytes; ",
+    /* Another line's part is not named. */
+    ms_buffer_format(out, "  else   growth%s accounts for %s of the live bytes; ",
+                     judgement->grown_bytes - judgement->leak->all.grown_bytes >
+                             judgement->grown_bytes / OTHERS_PARTS
+                         ? ", of that line and of others,"
+                         : "",
                      MS_BYTES(judgement->grown_bytes));
     if (judgement->leak->all.round == MS_ROUND_STEP && judgement->further_steps > 0) {
         ms_buffer_format(out, "without a cap the run would have lasted at most %s more steps\n",
