@@ -500,9 +500,9 @@ void ms_leak_add_pace(const struct ms_leak *leak, bool asks, struct ms_buffer *o
     if (ms_leak_is_each_time(leak)) {
         const bool less = leak->bytes_each_time * all->rounds > all->grown_bytes;
 
-        ms_buffer_format(out, "has %s times %s %s%s more%s, %s in all", MS_COUNT(all->rounds),
-                         asks ? "asked for" : "kept", less ? "up to " : "",
-                         MS_BYTES(leak->bytes_each_time), in, MS_BYTES(all->grown_bytes));
+        ms_buffer_format(out, "%s %s%s more%s %s times, %s in all", has, less ? "up to " : "",
+                         MS_BYTES(leak->bytes_each_time), in, MS_COUNT(all->rounds),
+                         MS_BYTES(all->grown_bytes));
         return;
     }
     switch (all->round) {

@@ -36,7 +36,9 @@ enum loop_site {
     LOOP_IN_MAIN_INPUT,  /* <module> > main, another line */
     LOOP_IN_MAIN_MODEL,  /* <module> > main, a third line > add > Module._call_impl > Net.forward */
     LOOP_CALL_BACKWARD,  /* train > Tensor.backward */
-    LOOP_REMEMBERED      /* train > Module._call_impl > Net.forward > Bank.add */
+    LOOP_REMEMBERED,     /* train > Module._call_impl > Net.forward > Bank.add */
+    LOOP_COMPILED,       /* train > a compiled model > Module._call_impl > Net.forward */
+    LOOP_COMPILED_BACKWARD /* autograd's thread > a graph of torch.compile > torch/_ops.py */
 };
 
 struct loop {

@@ -462,6 +462,25 @@ Test(leaks, in_a_package)
     ms_held_lines_free(&held, 1);
 }
 
+/* ---- compiled ---- */
+
+/* A compiled backward pass has Python frames, and none of them is the program's. */
+Test(leaks, of_a_compiled_backward_pass_are_of_who_called_it)
+{
+    for (int number = 1; number <= 4; number++) {
+        const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
+
+        died(born(LOOP_CALL_GRADIENT, 512), 512);
+        born(LOOP_COMPILED_BACKWARD, KEPT);
+        died(saved, ACTIVATION);
+        died(born(LOOP_INPUT, MIB), MIB);
+    }
+    dies(MIB);
+    expect_culprit("accumulate");
+    expect_line(LOOP_COMPILED_BACKWARD,
+                "a graph of torch.compile, <eval_with_key>.5 in forward, backward");
+}
+
 /* ---- beside another reason ---- */
 
 Test(leaks, that_do_not_cover_what_is_short_are_told_beside)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps, found in loops of every style: each test counts for itself what its loop does. */
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "loop.h"
 
@@ -382,4 +383,73 @@ Test(steps, an_evaluation_after_a_failure_is_told)
     const struct ms_recurrence found = loop_end_after(&loop, &failures);
 
     cr_expect(ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, &failures, 1));
+}
+
+Test(steps, who_calls_a_compiled_model_calls_the_model)
+{
+    const struct ms_doings *compiled = ms_landmarks_of(loop.landmarks, LOOP_COMPILED);
+
+    cr_expect_eq(compiled->doing, MS_DOING_FORWARD);
+    cr_expect_eq(compiled->caller, ms_landmarks_of(loop.landmarks, LOOP_FORWARD)->caller);
+}
+
+/* ---- on threads ---- */
+
+enum { ASKS = 1, CALLS, CALLS_IN_MAIN };
+
+/* Frame `id` of a stack, with a code of its own. */
+static void define(ms_definitions_t *to, uint32_t id, uint32_t caller, const char *file,
+                   const char *function)
+{
+    const struct ms_python_definition node = {.id = id, .caller = caller, .code = id};
+    struct {
+        struct ms_code_definition is;
+        char text[128];
+    } code = {.is = {.id = id,
+                     .file_bytes = (uint32_t)strlen(file),
+                     .function_bytes = (uint32_t)strlen(function)}};
+
+    memcpy(code.text, file, code.is.file_bytes);
+    memcpy(code.text + code.is.file_bytes, function, code.is.function_bytes);
+    ms_definitions_add(to, MS_DEFINE_CODE, &code,
+                       sizeof(code.is) + code.is.file_bytes + code.is.function_bytes);
+    ms_definitions_add(to, MS_DEFINE_PYTHON, &node, sizeof(node));
+}
+
+static void define_site(ms_definitions_t *to, uint32_t id, uint32_t python)
+{
+    const struct ms_site_definition site = {.id = id, .python = python, .thread = MS_THREAD_PYTHON};
+
+    ms_definitions_add(to, MS_DEFINE_SITE, &site, sizeof(site));
+}
+
+/* What a thread asks for beside the model, where models are called on threads, and maybe in main
+ * too. */
+static uint8_t doing_on_a_thread(bool calls_in_main)
+{
+    ms_definitions_t *definitions = ms_definitions_new();
+    uint8_t doing;
+
+    define(definitions, 1, 0, "/usr/lib/python3.11/threading.py", "Thread._bootstrap");
+    define(definitions, 2, 1, "serve.py", "work");
+    define(definitions, 3, 2, "/site-packages/torch/nn/modules/module.py", "Module._call_impl");
+    define(definitions, 4, 0, "/site-packages/torch/nn/modules/module.py", "Module._call_impl");
+    define_site(definitions, ASKS, 2);
+    define_site(definitions, CALLS, 3);
+    if (calls_in_main) {
+        define_site(definitions, CALLS_IN_MAIN, 4);
+    }
+
+    ms_landmarks_t *landmarks = ms_landmarks_new(definitions);
+
+    doing = ms_landmarks_of(landmarks, ASKS)->doing;
+    ms_landmarks_delete(landmarks);
+    ms_definitions_delete(definitions);
+    return doing;
+}
+
+Test(steps, a_thread_is_aside_only_where_the_model_is_called_elsewhere)
+{
+    cr_expect_eq(doing_on_a_thread(true), MS_DOING_ASIDE);
+    cr_expect_eq(doing_on_a_thread(false), MS_DOING_OTHER);
 }
