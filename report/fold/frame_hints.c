@@ -130,6 +130,9 @@ static uint32_t landmarks_of(const char *file, const char *function, const char 
     if (ends(file, "/torch/serialization.py") || has(name, "load_state_dict")) {
         passed |= MS_PASSED_LOAD;
     }
+    if (ends(file, "/torch/serialization.py")) {
+        passed |= MS_PASSED_DESERIALIZED;
+    }
     if (has(file, "/torch/optim/") && strcmp(name, "load_state_dict") == 0) {
         passed |= MS_PASSED_STATE;
     }

@@ -28,6 +28,7 @@ enum ms_landmark {
     MS_PASSED_GRAPH = 1024,         /* torch.cuda.graphs */
     MS_PASSED_STATE_MADE = 2048,    /* an optimizer is constructed */
     MS_PASSED_GRADIENT_MADE = 4096, /* ZeRO makes the buffers of its gradients */
+    MS_PASSED_DESERIALIZED = 8192,  /* torch.load */
 };
 
 struct ms_frame_hints {

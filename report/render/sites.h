@@ -54,6 +54,11 @@ void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int
 void ms_text_add_asked(struct ms_buffer *out, const struct ms_model *model, uint32_t site,
                        const struct ms_survey_moment *moment);
 
+/* What helps: the line `next`, and those below it that continue it. */
+struct ms_judgement;
+void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
+                      const struct ms_judgement *judgement, const struct ms_model_oom *oom);
+
 /* Lines below the one on growth: who called it, and where most of the memory was asked for. */
 struct ms_leak;
 void ms_text_add_leak(struct ms_buffer *out, const struct ms_model *model,

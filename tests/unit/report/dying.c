@@ -200,13 +200,23 @@ const struct ms_survey_moment *moment_of_death(void)
     return ms_survey_oom_moment(&model->survey->devices[0], ms_judged_fatal(model));
 }
 
-/* The lines of the answer, as report.txt has them, have this among them. */
-void expect_said(const char *words)
+/* The lines of the answer, as report.txt has them, have this among them, or have it not. */
+static void expect_answer(const char *words, bool said)
 {
     struct ms_buffer text = {0};
 
     ms_answer_text(&text, model);
     ms_buffer_append(&text, "", 1);
-    cr_expect_not_null(strstr(text.at, words), "no %s in\n%s", words, text.at);
+    cr_expect_eq(strstr(text.at, words) != NULL, said, "%s: %d in\n%s", words, !said, text.at);
     ms_buffer_free(&text);
+}
+
+void expect_said(const char *words)
+{
+    expect_answer(words, true);
+}
+
+void expect_not_said(const char *words)
+{
+    expect_answer(words, false);
 }

@@ -54,7 +54,8 @@ void expect_culprit(const char *function);
 
 const struct ms_survey_moment *moment_of_death(void);
 
-/* The lines of the answer, as report.txt has them, have this among them. */
+/* The lines of the answer, as report.txt has them, have this among them, or have it not. */
 void expect_said(const char *words);
+void expect_not_said(const char *words);
 
 #endif

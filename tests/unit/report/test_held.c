@@ -19,6 +19,20 @@ Test(held, in_the_optimizer_of_the_first_step_gradients_are_there)
     expect_said("this was the first step, and the optimizer had not yet created all of its state");
 }
 
+/* A checkpoint's weights were copied into the model, and the optimizer took its state over. */
+Test(held, a_checkpoint_that_is_there_twice)
+{
+    born(LOOP_PARAMETER, GRADIENT);
+    born(LOOP_LOADED, 3 * GRADIENT);
+    born(LOOP_INPUT, MIB);
+    died(born(LOOP_FORWARD, ACTIVATION), ACTIVATION);
+    born(LOOP_GRADIENT, GRADIENT);
+    dies_at(LOOP_UPDATE, MIB);
+    expect_said(" of the live bytes were loaded from a file at train.py in <module>: if the model "
+                "has copied them, load onto the host");
+    expect_not_said("the optimizer had not yet created all of its state");
+}
+
 /* The step that died had a backward pass as well: the one before did not have two. */
 Test(held, passes_of_a_step_that_died_are_not_of_the_steps_before)
 {

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.txt: what helps after an out-of-memory, which is the answer's line `next`. */
+#include "allocator/base/units.h"
+#include "report/model/ledger.h"
+#include "report/model/site_rows.h"
+#include "report/model/verdict_report.h"
+#include "report/render/sites.h"
+
+/* A checkpoint that is still live, and has a copy: at least one part of live memory in so many was
+ * loaded, and at least one part of that is also there as parameters. */
+#define LOADED_PARTS 8u
+#define COPIED_PARTS 4u
+
+/* For holes that could not be used elsewhere. */
+static const char *advice_on_holes(uint64_t pinned_by)
+{
+    switch (pinned_by) {
+    case MS_PINNED_BY_TORCH_OFF:
+        return "run without MEMSHIM_TORCH=off: memshim can then use the holes in PyTorch's "
+               "segments, except where CUDA graphs replay into them";
+    case MS_PINNED_BY_POOL_OFF:
+        return "run without MEMSHIM_POOL=off: memshim can then use the holes, except where CUDA "
+               "graphs replay into them";
+    case MS_PINNED_BY_CAPTURE:
+        return "capture fewer or smaller CUDA graphs: each keeps the memory that was allocated "
+               "during its capture";
+    case MS_PINNED_BY_OWNER:
+        return "make the allocator that keeps the free memory release it "
+               "(cupy.get_default_memory_pool().free_all_blocks()), or limit its size";
+    case MS_PINNED_BY_WORK:
+        return "synchronize before that line, or set MEMSHIM_WAIT_MS to more than the queued work "
+               "takes";
+    case MS_PINNED_BY_NO_HOST:
+        return "give the process host memory that can stand in for the holes (look at free memory, "
+               "the container's limit and ulimit -l; memshim doctor tests it), or free what lies "
+               "beside the holes: report.html shows which lines hold that";
+    default:
+        return "a smaller batch or shape; or free what lies beside the holes, or allocate it "
+               "before "
+               "the short-lived memory: report.html shows which lines hold it";
+    }
+}
+
+/* Whether the request alone would fill half of the limit. */
+static bool is_most_of(const struct ms_oom_state *state)
+{
+    return state->requested_bytes > state->device_total_bytes / 2;
+}
+
+/* Whether most of it was asked for inside a model's call: then the program keeps a graph, not a
+ * result. */
+static bool keeps_graph(const struct ms_model *model, const struct ms_leak *leak)
+{
+    return ms_landmarks_of(model->landmarks, leak->all.site)->doing == MS_DOING_FORWARD;
+}
+
+static const char *advice(const struct ms_model *model, const struct ms_judgement *judgement,
+                          const struct ms_model_oom *oom)
+{
+    switch (judgement->verdict) {
+    case MS_VERDICT_CAP:
+        return judgement->short_bytes == 0 ? "raise or remove per_process_memory_fraction, if it "
+                                             "is set (in the program, or in PYTORCH_ALLOC_CONF)"
+                                           : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT";
+    case MS_VERDICT_FRAGMENTATION:
+        return advice_on_holes(oom->record.state.pinned_by);
+    case MS_VERDICT_OTHER_PROCESS:
+        return "end the other processes, or take another device";
+    case MS_VERDICT_SPILL_LIMIT:
+        return "a larger MEMSHIM_SPILL_LIMIT, if the host has the memory; or a smaller batch";
+    case MS_VERDICT_DRIVER_LIMIT:
+        return "raise that limit; or set MEMSHIM_LIMIT a little below it, so that the run reaches "
+               "memshim's cap first and cold memory moves to the host in time";
+    case MS_VERDICT_NOT_DEVICE:
+        return "look at the host: its free memory, ulimit -v and -l, and the container's limits";
+    case MS_VERDICT_GROWTH:
+        if (ms_tensors_unseen(model, &oom->record.state)) {
+            return "look for what keeps tensors from step to step: a list, a metric, a cache or a "
+                   "state; run without MEMSHIM_TORCH=off to see its line, as the one above only "
+                   "asked for the segments";
+        }
+        if (judgement->leak->all.kind == MS_KIND_GRAPHS) {
+            return "capture fewer CUDA graphs, for fewer shapes, or let them share a pool "
+                   "(torch.cuda.graph(..., pool=)): each graph keeps what was allocated during its "
+                   "capture";
+        }
+        return oom->evaluating && keeps_graph(model, judgement->leak)
+                   ? "look for what keeps that line's results, such as a list, a metric or a cache "
+                     "of tensors; store plain numbers (.item()) or detached copies on the host "
+                     "instead, and evaluate under torch.no_grad()"
+                   : "look for what keeps that line's results, such as a list, a metric, a cache "
+                     "of tensors, or a state that is carried from step to step; store plain "
+                     "numbers (.item()) or detached tensors (.detach()) instead, on the host if "
+                     "there are many";
+    default:
+        if (is_most_of(&oom->record.state)) {
+            return "a smaller batch or shape for that one tensor, or compute it in pieces: it "
+                   "alone takes most of the device";
+        }
+        if (judgement->of_the_model) {
+            return "a smaller model, fewer bytes per parameter (bfloat16, an optimizer with less "
+                   "state, sharding over devices), or a larger device: a smaller batch would save "
+                   "almost nothing";
+        }
+        if (judgement->of_one_line) {
+            return "hold less of that at once: no model was called yet, and that line keeps all "
+                   "that it asked for; keep it on the host, and move a part to the device when it "
+                   "is needed; or use a larger device";
+        }
+        if (judgement->repeated.segments > 0) {
+            return "run without MEMSHIM_TORCH=off, to see whether a line keeps tensors from step "
+                   "to "
+                   "step; if none does: a smaller batch or shape, or a larger device";
+        }
+        return oom->evaluating
+                   ? "evaluate with a smaller batch, and under torch.no_grad() if it does not yet, "
+                     "so that nothing is kept for a backward pass; or use a larger device"
+                   : "a smaller batch or shape, or a larger device";
+    }
+}
+
+/* The shortage is that of one request: how much more the step would have asked for is unknown. */
+static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *out)
+{
+    const bool shown = (judgement->verdict == MS_VERDICT_CAP ||
+                        (judgement->verdict == MS_VERDICT_DEMAND && !judgement->of_the_model)) &&
+                       judgement->short_bytes > 0;
+
+    if (shown) {
+        ms_buffer_format(out, "; this one request was %s short", MS_BYTES(judgement->short_bytes));
+    }
+    ms_buffer_add(out, "\n");
+}
+
+/* Whether most of what is live waits for the first backward pass, in a call of a model, and nothing
+ * else says that more was to come. */
+static bool is_of_first_pass(const struct ms_model *model, const struct ms_judgement *judgement,
+                             const struct ms_model_oom *oom)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, ms_judged_fatal(model));
+
+    return ms_landmarks_of(model->landmarks, oom->record.state.site)->doing == MS_DOING_FORWARD &&
+           model->recurrence.whole && model->recurrence.passes == 0 && judgement->step == 0 &&
+           judgement->fitting_factor <= 0 && judgement->most_factor <= 0 && moment &&
+           moment->kind_bytes[MS_KIND_ACTIVATIONS] > moment->live_bytes / 2;
+}
+
+/* Whether the optimizer's state came with a checkpoint: then it makes none. */
+static bool has_loaded_state(const struct ms_model *model, uint64_t device)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, ms_judged_fatal(model));
+
+    for (size_t i = 0; moment && i < moment->count; i++) {
+        const struct ms_holding *holding =
+            ms_survey_holding_at(&model->survey->devices[device], moment->first + i);
+
+        if (holding->kind == MS_KIND_OPTIMIZER &&
+            (ms_landmarks_of(model->landmarks, holding->site)->passed &
+             (MS_PASSED_LOAD | MS_PASSED_STATE))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Saves a person from following the advice and running out again. */
+static void add_first_step(const struct ms_model *model, const struct ms_judgement *judgement,
+                           const struct ms_model_oom *oom, struct ms_buffer *out)
+{
+    const enum ms_doing doing =
+        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing;
+    const bool in_optimizer = doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
+    const bool asks_for_more = judgement->verdict == MS_VERDICT_CAP ||
+                               judgement->verdict == MS_VERDICT_DEMAND ||
+                               judgement->verdict == MS_VERDICT_SPILL_LIMIT;
+
+    if (asks_for_more && judgement->step == 1 && judgement->short_bytes > 0 &&
+        !(in_optimizer && has_loaded_state(model, oom->device))) {
+        ms_buffer_add(out, in_optimizer
+                               ? "         this was the first step, and the optimizer had not yet "
+                                 "created all of its state\n"
+                               : "         this was the first step, which had not yet asked for "
+                                 "all that it needs: it also creates gradients and optimizer "
+                                 "state\n");
+    } else if (asks_for_more && is_of_first_pass(model, judgement, oom)) {
+        ms_buffer_add(out,
+                      "         no backward pass had begun: if this is training, the rest of the "
+                      "step needs memory as well\n");
+    }
+}
+
+/* Bytes that torch.load made, and that are still live; the line of the largest part. Parameters
+ * that came from elsewhere are counted apart. */
+static uint64_t sum_loaded(const struct ms_model *model, uint64_t device,
+                           const struct ms_survey_moment *moment, uint32_t *site,
+                           uint64_t *parameters_bytes)
+{
+    uint64_t bytes = 0, most = 0;
+
+    for (size_t i = 0; i < moment->count; i++) {
+        const struct ms_holding *holding =
+            ms_survey_holding_at(&model->survey->devices[device], moment->first + i);
+
+        if (ms_landmarks_of(model->landmarks, holding->site)->passed & MS_PASSED_DESERIALIZED) {
+            bytes += holding->bytes;
+            *site = holding->bytes > most ? holding->site : *site;
+            most = holding->bytes > most ? holding->bytes : most;
+        } else if (holding->kind == MS_KIND_PARAMETERS) {
+            *parameters_bytes += holding->bytes;
+        }
+    }
+    return bytes;
+}
+
+/* A checkpoint that was loaded onto the device, and copied into the model, is there twice. */
+static void add_loaded(const struct ms_model *model, const struct ms_judgement *judgement,
+                       const struct ms_model_oom *oom, struct ms_buffer *out)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, ms_judged_fatal(model));
+    uint64_t parameters_bytes = 0;
+    uint32_t site = 0;
+    const uint64_t bytes =
+        moment ? sum_loaded(model, oom->device, moment, &site, &parameters_bytes) : 0;
+
+    if (judgement->verdict == MS_VERDICT_GROWTH || bytes == 0 ||
+        bytes < moment->live_bytes / LOADED_PARTS || parameters_bytes < bytes / COPIED_PARTS) {
+        return;
+    }
+    ms_buffer_format(out, "         %s of the live bytes were loaded from a file at ",
+                     MS_BYTES(bytes));
+    ms_site_add_line(model, site, out);
+    ms_buffer_add(out, ": if the model has copied them, load onto the host (map_location=\"cpu\"), "
+                       "and let go of what was loaded\n");
+}
+
+void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
+                      const struct ms_judgement *judgement, const struct ms_model_oom *oom)
+{
+    ms_buffer_format(out, "  next   %s", advice(model, judgement, oom));
+    add_missing(judgement, out);
+    add_first_step(model, judgement, oom, out);
+    add_loaded(model, judgement, oom, out);
+}
