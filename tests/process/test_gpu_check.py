@@ -25,7 +25,7 @@ from world import Fail, World  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu_check.sh"
 # Far more than it takes: how fast it is on a busy machine is nothing to fail for.
-MINUTES = "15"  # a bound: no part that is run here fills its share
+MINUTES = "15"
 PARTS = ("doctor", "semantics", "spill", "costs", "gate", "probes", "others")
 WITHOUT_TORCH = ("torch", "speed", "fragmentation", "workloads", "dry", "pytorch")
 # Cases that are left out on the simulated GPU, and nothing else may be.
