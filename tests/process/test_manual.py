@@ -126,6 +126,12 @@ class Completions(ProcessTest):
     def test_syntax_of_fish(self) -> None:
         run([tool(self, "fish"), "-n", FISH]).check()
 
+    def test_what_fish_offers_for_a_value(self) -> None:
+        """Not with the option's description beside each of them."""
+        asked = f"source {FISH}; complete -C 'memshim run --torch '"
+        said = run([tool(self, "fish"), "-c", asked]).check().stdout
+        self.assertEqual(said.splitlines(), ["native", "off", "tensor"])
+
 
 class Installed(ProcessTest):
     def test_tree(self) -> None:

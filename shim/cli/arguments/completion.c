@@ -297,29 +297,32 @@ static void print_zsh(void)
 
 /* ---- fish ---- */
 
-static void print_fish_option(const struct ms_cli_option *option)
+static void print_fish_name(const struct ms_cli_option *option)
 {
     (void)printf("complete -c memshim -n '__fish_seen_subcommand_from %s' -l %s",
                  ms_cli_commands[option->command].name, option->name);
     if (option->letter) {
         (void)printf(" -s %c", option->letter);
     }
+}
+
+static void print_fish_option(const struct ms_cli_option *option)
+{
+    const enum kind kind = option->value ? kind_of(option) : NOTHING_KNOWN;
+
+    if (kind == CHOICES) {
+        /* In a line of their own: fish would give each of them the option's description. */
+        print_fish_name(option);
+        (void)fputs(" -x -a '", stdout);
+        print_choices(option);
+        (void)fputs("'\n", stdout);
+    }
+    print_fish_name(option);
     if (option->value) {
-        switch (kind_of(option)) {
-        case CHOICES:
-            (void)fputs(" -x -a '", stdout);
-            print_choices(option);
-            (void)putchar('\'');
-            break;
-        case FILES:
-            (void)fputs(" -r -F", stdout);
-            break;
-        case FOLDERS:
-            (void)fputs(" -x -a '(__fish_complete_directories)'", stdout);
-            break;
-        default:
-            (void)fputs(" -x", stdout);
-        }
+        (void)fputs(kind == FILES     ? " -r -F"
+                    : kind == FOLDERS ? " -x -a '(__fish_complete_directories)'"
+                                      : " -x",
+                    stdout);
     }
     (void)fputs(" -d '", stdout);
     print_brief(option->meaning, "\\", "\\'");
