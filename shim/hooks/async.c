@@ -28,7 +28,7 @@ static CUresult forward(const struct call *call, struct ms_mempool *pool, struct
     const uint32_t site = ms_site_capture(call->bytes);
     uint64_t asked_bytes = 0;
     if (!ms_mempool_charge(pool, call->bytes, &asked_bytes)) {
-        return ms_oom_refuse(device, call->bytes);
+        return ms_oom_refuse_piece(device, call->bytes, asked_bytes);
     }
     CUresult result = call->real(call);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {

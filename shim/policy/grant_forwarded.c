@@ -112,7 +112,8 @@ CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context
         (void)small_went(device, requested_bytes);
     }
     forward->hopeless = !sound || cannot_be(forward);
-    return forward->hopeless ? CUDA_SUCCESS : ms_oom_refuse(device, requested_bytes);
+    return forward->hopeless ? CUDA_SUCCESS
+                             : ms_oom_refuse_piece(device, requested_bytes, forward->charged_bytes);
 }
 
 bool ms_forward_retry(struct ms_forward *forward, CUresult result)

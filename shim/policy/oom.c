@@ -402,6 +402,13 @@ CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult ms_oom_refuse_piece(struct ms_device *device, uint64_t requested_bytes,
+                             uint64_t piece_bytes)
+{
+    const bool fits = requested_bytes <= ms_budget_free_bytes(&device->budget);
+    return ms_oom_refuse(device, fits ? piece_bytes : requested_bytes);
+}
+
 void ms_oom_of_host(struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_oom_state state;

@@ -8,6 +8,11 @@
 /* Records that a request was refused; returns CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes);
 
+/* The same for memory that the driver takes in whole pieces, piece_bytes for this request. If only
+ * the piece had no room, that is what was refused. */
+CUresult ms_oom_refuse_piece(struct ms_device *device, uint64_t requested_bytes,
+                             uint64_t piece_bytes);
+
 /* The same where the driver refused page-locked host memory; recorded for the device in use. */
 void ms_oom_of_host(struct ms_device *device, uint64_t requested_bytes);
 

@@ -180,6 +180,17 @@ class Told(Pressed):
         self.check(seen, cap)
 
 
+class Pieces(Pressed):
+    def test_what_lacked_room_is_what_was_refused(self) -> None:
+        """The request would have fitted: the piece that the driver takes for it did not."""
+        cap = CONTEXT + 40 * MIB
+        seen = self.press("piece", MEMSHIM_LIMIT=cap, MEMSHIM_POOL="off")
+        self.check(seen, cap)
+        (refusal,) = only_report(self.output)["oom_events"]
+        self.assertEqual(refusal["verdict"], "cap")
+        self.assertEqual(refusal["requested_bytes"], 32 * MIB)
+
+
 class BadValues(ProcessTest):
     def test_named_and_default_kept(self) -> None:
         for name, value in (("FRACTION", "1.5"), ("LIMIT", "lots"), ("FRACTON", "0.5")):

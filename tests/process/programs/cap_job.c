@@ -233,6 +233,17 @@ static void pools(void)
     MUST(cu.cuStreamDestroy(stream));
 }
 
+/* One of the driver's pools takes a piece for the first request; there is no room for another,
+ * which it might take for the second. */
+static void piece(void)
+{
+    CUdeviceptr blocks[2];
+    MUST(cu.cuMemAllocAsync(&blocks[0], 4 * MIB, NULL));
+    EXPECT(cu.cuMemAllocAsync(&blocks[1], 4 * MIB, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    note_peak();
+    atomic_fetch_add(&refusals, 1);
+}
+
 /* To the end, one step back, and on: what a program does that survives running out. */
 static void refuse(void)
 {
@@ -498,6 +509,8 @@ int main(int argc, char **argv)
         race();
     } else if (strcmp(argv[1], "pools") == 0) {
         pools();
+    } else if (strcmp(argv[1], "piece") == 0) {
+        piece();
     } else if (strcmp(argv[1], "kept") == 0 && argc == 3) {
         kept(argv[2]);
     } else if (strcmp(argv[1], "graph") == 0 && argc == 4) {
