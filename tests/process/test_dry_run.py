@@ -145,7 +145,14 @@ class DryRun(DryRunTest):
         result, answer = self.answer("--gpu", card, *self.program())
         self.assertIn(f"Simulated My card {2 << 30}", result.check().stderr)
         self.assertEqual(answer["ranks"][0]["peak_charged_bytes"], (96 + 1024) * MIB)
-        for text in ("name My card\n", "memory 2GiB\ncolour blue\n", "memory\n"):
+        card.write_bytes(b"name From Windows\r\nmemory 2GiB\r\n\r\n")
+        said = self.dry_run("--gpu", card, *self.program()).check().stderr
+        self.assertIn(f"Simulated From Windows {2 << 30}", said)
+        for text in (
+            *("name My card\n", "memory 2GiB\ncolour blue\n", "memory\n", "memory 5TiB\n"),
+            *("memory 2GiB\nprocessors -4\n", "memory 2GiB\ncontext 2GiB\n"),
+            *("memory 2GiB\ncapability -9.0\n", "\0" * 1_000_000),
+        ):
             card.write_text(text)
             result = self.dry_run("--gpu", card, *self.program())
             self.assertEqual(result.status, 2, text)
@@ -301,6 +308,14 @@ class DryRun(DryRunTest):
         for arguments, said in (
             ([], "there is no command to run"),
             (["--gpu", "h1000", "--", "true"], "cards: h100-80gb, h200"),
+            (["--gpu", "4090", "--", "true"], "(did you mean 'rtx4090'?)"),
+            (["--gpu", "80", "--", "true"], "(did you mean '80GiB'?)"),
+            (["--gpu", "5TiB", "--", "true"], "a size as in 80GiB (4.00 TiB at most)"),
+            (["--gpu", "500MiB", "--", "true"], "nothing is left, because a context takes 520.0 M"),
+            (["--host-memory", "20", "--", "true"], "--host-memory is a size as in 20GiB"),
+            (["--batch-env", "A B=8", "--", "true"], "--batch-env is a name and up to 16"),
+            (["--batch-env", "SIMGPU_MEMORY=8", "--", "true"], "--batch-env is a name and up to"),
+            (["--batch-env", "B=8", "--schedules", "both", "--", "true"], "each batch runs once"),
             (["--gpus", "0", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--gpus", "17", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--steps", "0", "--", "true"], "--steps is a number of steps"),

@@ -248,6 +248,15 @@ class DryRun(unittest.TestCase):
         self.assertEqual(rank["persistent_bytes"] + rank["per_step_bytes"], rank["peak_live_bytes"])
         self.assertTrue(any("in train   optimizer state" in line for line in rank["holds"]))
 
+    def test_state_made_beforehand(self) -> None:
+        """By Adagrad, as soon as there is one: the answer's head does not deny what it lists."""
+        code = "import torch; m = torch.nn.Linear(64, 64).cuda()\n"
+        code += "o = torch.optim.Adagrad(m.parameters())\n"
+        code += "while True: m(torch.ones(8, 64).cuda()).sum().backward(); o.step(); o.zero_grad()"
+        (rank,) = answer("--", sys.executable, "-c", code)["ranks"]
+        self.assertGreater(rank["kinds"]["optimizer state"], 0)
+        self.assertTrue(rank["optimizer_state"])
+
     def test_two_schedules(self) -> None:
         """Of blocks that another stream used: each can be had again at once where its end is known
         at once, or waited for; none where nobody waits."""

@@ -24,6 +24,21 @@ static bool has(const struct ms_dry_plan *plan, uint64_t value)
     return false;
 }
 
+/* Variables that the simulated GPU and the loader read are this command's own. */
+static bool can_be_set(const char *variable)
+{
+    static const char *const own[] = {"LD_", "SIMGPU_", "MEMSHIM_"};
+
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) {
+        if (strncmp(variable, own[i], strlen(own[i])) == 0) {
+            return false;
+        }
+    }
+    return (*variable < '0' || *variable > '9') &&
+           variable[strspn(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                     "0123456789_")] == '\0';
+}
+
 bool ms_dry_plan_take(const char *text, bool is_variable, struct ms_dry_plan *plan)
 {
     const char *values = strrchr(text, '=');
@@ -33,6 +48,9 @@ bool ms_dry_plan_take(const char *text, bool is_variable, struct ms_dry_plan *pl
         return false;
     }
     memcpy(plan->name, text, (size_t)(values - text));
+    if (is_variable && !can_be_set(plan->name)) {
+        return false;
+    }
     while (*values == '=' || *values == ',') {
         const size_t length = strcspn(++values, ",");
         char number[NUMBER_BYTES];

@@ -12,7 +12,8 @@
 #define MOST_DEVICES 16
 #define MOST_STEPS   1000000
 #define MOST_RANKS   65536
-#define OF_A_MACHINE 8 /* devices, if nothing says how many */
+#define LEAST_HOST   ((uint64_t)1 << 20) /* fewer bytes are a number without its unit */
+#define OF_A_MACHINE 8                   /* devices, if nothing says how many */
 
 static bool take_schedules(const char *value, struct ms_dry_call *call)
 {
@@ -70,7 +71,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
         call->around.data_stub = value;
         return true;
     case MS_CLI_DRY_RUN_HOST_MEMORY:
-        return ms_parse_bytes(value, &call->host_bytes) && call->host_bytes > 0;
+        return ms_parse_bytes(value, &call->host_bytes) && call->host_bytes >= LEAST_HOST;
     case MS_CLI_DRY_RUN_ALLOW_WRITES:
         call->allow_writes = true;
         return true;
@@ -92,6 +93,10 @@ int ms_dry_call_read(int argc, char **argv, struct ms_dry_call *call, int *comma
         return ms_cli_wrong(
             MS_CLI_DRY_RUN,
             "there is no command to run: memshim dry-run [OPTION]... -- COMMAND...");
+    }
+    if (call->plan.count > 0 && call->schedules == MS_DRY_SCHEDULES_BOTH) {
+        return ms_cli_wrong(MS_CLI_DRY_RUN, "--schedules both is of one batch: with --batch-env or "
+                                            "--batch-arg, each batch runs once");
     }
     return call->two_plans
                ? ms_cli_wrong(MS_CLI_DRY_RUN, "--batch-env and --batch-arg both set the "

@@ -10,11 +10,25 @@
 
 #include "allocator/base/buffer.h"
 #include "allocator/base/nearest.h"
+#include "allocator/base/units.h"
 #include "shim/cli/arguments/commands.h"
 #include "shim/cli/dry_run/complaint.h"
 #include "shim/tables/options.h"
 
 #define SMALLEST_CARD ((uint64_t)1 << 20) /* fewer bytes are a number without its unit */
+#define LARGEST_CARD  ((uint64_t)4 << 40) /* its addresses are reserved */
+#define MOST_LINES    1000                /* of a file */
+
+static bool take_size(const char *text, uint64_t *bytes)
+{
+    return ms_parse_bytes(text, bytes) && *bytes >= SMALLEST_CARD && *bytes <= LARGEST_CARD;
+}
+
+/* sscanf would take a sign. */
+static bool begins_with_digit(const char *text)
+{
+    return *text >= '0' && *text <= '9';
+}
 
 static bool take_key(const char *key, const char *value, struct ms_card *card)
 {
@@ -22,7 +36,7 @@ static bool take_key(const char *key, const char *value, struct ms_card *card)
         return snprintf(card->name, sizeof(card->name), "%s", value) < (int)sizeof(card->name);
     }
     if (strcmp(key, "memory") == 0) {
-        return ms_parse_bytes(value, &card->total_bytes) && card->total_bytes >= SMALLEST_CARD;
+        return take_size(value, &card->total_bytes);
     }
     if (strcmp(key, "context") == 0) {
         card->context_known = MS_CARD_GIVEN;
@@ -31,12 +45,14 @@ static bool take_key(const char *key, const char *value, struct ms_card *card)
     if (strcmp(key, "capability") == 0) {
         char rest;
 
-        return sscanf(value, "%2u.%1u%c", &card->major, &card->minor, &rest) == 2;
+        return begins_with_digit(value) &&
+               sscanf(value, "%2u.%1u%c", &card->major, &card->minor, &rest) == 2;
     }
     if (strcmp(key, "processors") == 0) {
         char rest;
 
-        return sscanf(value, "%4u%c", &card->processors, &rest) == 1 && card->processors > 0;
+        return begins_with_digit(value) && sscanf(value, "%4u%c", &card->processors, &rest) == 1 &&
+               card->processors > 0;
     }
     return false;
 }
@@ -45,15 +61,26 @@ static bool take_key(const char *key, const char *value, struct ms_card *card)
 static bool take_line(char *line, struct ms_card *card)
 {
     char *key = line + strspn(line, " \t");
-    const size_t length = strcspn(key, " \t\n");
+    const size_t length = strcspn(key, " \t\r\n");
     char *value = key + length + strspn(key + length, " \t");
 
-    if (*key == '#' || *key == '\n' || *key == '\0') {
+    if (*key == '#' || length == 0) {
         return true;
     }
     key[length] = '\0';
-    value[strcspn(value, "\n")] = '\0';
+    value[strcspn(value, "\r\n")] = '\0';
     return *value != '\0' && take_key(key, value, card);
+}
+
+/* Whether a job has room on it. */
+static bool holds_context(const struct ms_card *card, const char *text)
+{
+    if (card->total_bytes > card->context_bytes) {
+        return true;
+    }
+    complain("--gpu %s: of %s nothing is left, because a context takes %s", text,
+             MS_BYTES(card->total_bytes), MS_BYTES(card->context_bytes));
+    return false;
 }
 
 static bool take_file(const char *path, struct ms_card *card)
@@ -71,7 +98,7 @@ static bool take_file(const char *path, struct ms_card *card)
     (void)snprintf(card->name, sizeof(card->name), "card");
     while (good && fgets(line, sizeof(line), file)) {
         number++;
-        good = take_line(line, card);
+        good = number <= MOST_LINES && take_line(line, card);
     }
     if (ferror(file)) {
         complain("--gpu %s: %s", path, strerror(errno));
@@ -80,14 +107,30 @@ static bool take_file(const char *path, struct ms_card *card)
     }
     (void)fclose(file);
     if (!good) {
-        complain("%s:%u is none of: name TEXT, memory SIZE, context SIZE, capability 9.0, "
-                 "processors N",
-                 path, number);
+        complain("%s:%u is none of: name TEXT (%d characters at most), memory SIZE (%s at most), "
+                 "context SIZE, capability 9.0, processors N",
+                 path, number, MS_CARD_NAME_BYTES - 1, MS_BYTES(LARGEST_CARD));
     } else if (card->total_bytes == 0) {
         complain("%s has no line `memory SIZE`", path);
         good = false;
     }
     return good;
+}
+
+/* The only card whose name has it as a part; null: there is none, or several. */
+static const char *card_with(const char *part)
+{
+    const char *found = NULL;
+
+    for (size_t i = 0; i < ms_card_count(); i++) {
+        if (strcasestr(ms_card_at(i)->id, part)) {
+            if (found) {
+                return NULL;
+            }
+            found = ms_card_at(i)->id;
+        }
+    }
+    return found;
 }
 
 /* The card with the name most like it; null if none is. */
@@ -111,20 +154,21 @@ static void say_cards(const char *text)
 {
     struct ms_buffer names = {0};
     char size[MS_OPTION_MEANT_BYTES], question[MS_MEANT_BYTES];
-    const char *meant = size;
+    const char *meant = card_with(text);
 
     ms_options_meant(text, "a size", size);
-    if (size[0] == '\0') {
-        meant = nearest_card(text);
+    if (!meant) {
+        meant = size[0] ? size : nearest_card(text);
     }
-
     for (size_t i = 0; i < ms_card_count(); i++) {
         ms_buffer_format(&names, "%s%s", i ? ", " : "", ms_card_at(i)->id);
     }
     ms_buffer_append(&names, "", 1);
-    complain("--gpu is a card, a size as in 80GiB, or a file that describes one, not '%s'%s; "
+    complain("--gpu is a card, a size as in 80GiB (%s at most), or a file that describes one, not "
+             "'%s'%s; "
              "cards: %s",
-             text, ms_did_you_mean(meant, question), names.failed ? "" : names.at);
+             MS_BYTES(LARGEST_CARD), text, ms_did_you_mean(meant, question),
+             names.failed ? "" : names.at);
     ms_buffer_free(&names);
 }
 
@@ -140,12 +184,12 @@ bool ms_dry_card_take(const char *text, struct ms_card *card)
     (void)snprintf(card->id, sizeof(card->id), "given");
     card->total_known = MS_CARD_GIVEN;
     card->source = "--gpu";
-    if (ms_parse_bytes(text, &card->total_bytes) && card->total_bytes >= SMALLEST_CARD) {
+    if (take_size(text, &card->total_bytes)) {
         (void)snprintf(card->name, sizeof(card->name), "card of %.32s", text);
-        return true;
+        return holds_context(card, text);
     }
     if (access(text, F_OK) == 0) {
-        return take_file(text, card);
+        return take_file(text, card) && holds_context(card, text);
     }
     say_cards(text);
     return false;

@@ -152,6 +152,8 @@ static void take_rank(struct ms_model *model, const struct ms_dry_answer *answer
     if (model->survey) {
         rank->headroom = model->survey->devices[device].headroom;
         take_peak(model, device, rank);
+        /* Some optimizers make it beforehand. */
+        rank->has_state = rank->has_state || rank->kind_bytes[MS_KIND_OPTIMIZER] > 0;
     }
     replay(model, device, answer, rank);
 }
