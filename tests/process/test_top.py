@@ -14,7 +14,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 import unittest
@@ -350,7 +349,7 @@ class Redrawn(TopTest):
         pid, terminal = pty.fork()
         if pid == 0:
             # Until the other side has set the size.
-            sys.stdin.readline()
+            os.read(0, 1)
             command = [str(CLI), "top", str(self.output), *arguments]
             os.execve(command[0], command, os.environ | settings)
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))

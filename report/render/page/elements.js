@@ -18,6 +18,13 @@ function replace(id, ...children) {
   document.getElementById(id).replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
 }
 
+// What a readout says of what is pointed at. It never becomes lower: a chart below it that moved up and down would
+// have another part under the pointer each time.
+function tellIn(readout, ...children) {
+  readout.replaceChildren(...children.filter(Boolean));
+  readout.style.minHeight = `${readout.offsetHeight}px`;
+}
+
 function button(text, title, act) {
   return element("button", { type: "button", title, onclick: act }, text);
 }

@@ -156,14 +156,13 @@ class Flame {
   tell(node) {
     const frame = node.data.frame;
     const place = frame ? frame.file ? `${frame.file}${frame.line ? `:${frame.line}` : ""}` : frame.module ?? "" : "";
-    this.readout.replaceChildren(...[
+    tellIn(this.readout,
       element("span", {}, element("b", {}, bytesText(node.value)),
         ` ${percentText(node.value, this.root.value)} of ${bytesText(this.root.value)}`),
       element("span", {}, frame ? frame.function : node.data.name),
       place ? element("span", { class: "quiet" }, place) : null,
       this.query ? element("span", { id: `${this.id}-found` }, "found: ", element("b", {}, bytesText(this.matchedBytes())),
-        ` ${percentText(this.matchedBytes(), this.root.value)}`) : null,
-    ].filter(Boolean));
+        ` ${percentText(this.matchedBytes(), this.root.value)}`) : null);
   }
 }
 

@@ -194,14 +194,13 @@ class SegmentMap {
     const high = segment.bytes / segment.cells.length;
     const site = cell.state === MAP_LIVE || cell.state === MAP_SPILLED || cell.site ? this.view.sites.get(cell.site) : null;
     const time = (this.cursor.column + 1) * this.columnNs;
-    this.readout.replaceChildren(...[
+    tellIn(this.readout,
       element("span", {}, "at ", element("b", {}, momentText(time, this.view.window[1] - this.view.window[0]))),
       element("span", {}, `${bytesText(high * this.cursor.row)} to ${bytesText(high * (this.cursor.row + 1))} from the bottom`),
       element("span", {}, element("b", {}, MAP_STATES[cell.state]?.title ?? "not known"),
         cell.share > 0 && cell.share < SHARES ? `, ${percentText(cell.share, SHARES)} of it live` : ""),
       site && cell.share > 0 ? element("span", {}, "most of it by ", element("b", {}, site.place), ` (${site.kind})`) : null,
-      site && cell.share > 0 && site.tag ? element("span", { class: "quiet" }, site.tag) : null,
-    ].filter(Boolean));
+      site && cell.share > 0 && site.tag ? element("span", { class: "quiet" }, site.tag) : null);
   }
 }
 
