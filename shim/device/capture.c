@@ -18,17 +18,10 @@
 #define HOLD_OFF_YIELDS 100u /* recording an event takes no longer, unless a queue is full */
 #define HOLD_OFF_NAP_NS 50000u
 
-MS_HOT_DATA static _Atomic int captures; /* streams that capture or are about to */
+MS_HOT_DATA _Atomic int ms_captures;
 static _Atomic int hold_offs; /* threads between ms_capture_hold_off and ms_capture_let_on */
 
-MS_HOT bool ms_captures_running(void)
-{
-    return atomic_load(&captures) != 0;
-}
-
-/* Some stream captures: is it this one? */
-static __attribute__((noinline, cold)) CUresult ask_driver(CUstream handle, bool per_thread,
-                                                           bool *is_capturing)
+CUresult ms_stream_captures_asked(CUstream handle, bool per_thread, bool *is_capturing)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result =
@@ -38,12 +31,6 @@ static __attribute__((noinline, cold)) CUresult ask_driver(CUstream handle, bool
     bool implicit = result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *is_capturing = implicit || status != CU_STREAM_CAPTURE_STATUS_NONE;
     return implicit ? CUDA_SUCCESS : result;
-}
-
-CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing)
-{
-    *is_capturing = false;
-    return ms_captures_running() ? ask_driver(handle, per_thread, is_capturing) : CUDA_SUCCESS;
 }
 
 bool ms_capture_hold_off(void)
@@ -69,7 +56,7 @@ void ms_capture_let_on(void)
 static void announce(void)
 {
     const int cancellation = ms_cancel_hold();
-    atomic_fetch_add(&captures, 1);
+    atomic_fetch_add(&ms_captures, 1);
     for (unsigned tries = 0; atomic_load(&hold_offs) != 0; tries++) {
         if (tries < HOLD_OFF_YIELDS) {
             sched_yield();
@@ -98,7 +85,7 @@ CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result)
 {
     ms_gate_leave();
     if (result != CUDA_SUCCESS || !ms_stream_note_capturing(handle, per_thread, true)) {
-        atomic_fetch_sub(&captures, 1);
+        atomic_fetch_sub(&ms_captures, 1);
     }
     return result;
 }
@@ -113,7 +100,7 @@ CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result)
                                                     &status) == CUDA_SUCCESS &&
                    status != CU_STREAM_CAPTURE_STATUS_NONE;
     if (!goes_on && ms_stream_note_capturing(handle, per_thread, false)) {
-        atomic_fetch_sub(&captures, 1);
+        atomic_fetch_sub(&ms_captures, 1);
     }
     return result;
 }
@@ -139,11 +126,11 @@ void ms_capture_begins(CUstream handle)
     prepare();
     announce();
     if (!ms_stream_note_capturing(handle, true, true)) {
-        atomic_fetch_sub(&captures, 1); /* it was capturing already */
+        atomic_fetch_sub(&ms_captures, 1); /* it was capturing already */
     }
 }
 
 void ms_capture_forget(void)
 {
-    atomic_fetch_sub(&captures, 1);
+    atomic_fetch_sub(&ms_captures, 1);
 }

@@ -3,16 +3,31 @@
 #ifndef MEMSHIM_SHIM_DEVICE_CAPTURE_H
 #define MEMSHIM_SHIM_DEVICE_CAPTURE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "shim/tables/cuda_api.h"
 
+extern _Atomic int ms_captures; /* streams that capture or are about to */
+
 /* True while any stream of the process captures. */
-bool ms_captures_running(void);
+static inline bool ms_captures_running(void)
+{
+    return atomic_load(&ms_captures) != 0;
+}
+
+/* While some stream captures: is it this one? */
+CUresult ms_stream_captures_asked(CUstream handle, bool per_thread, bool *is_capturing);
 
 /* Whether this stream captures. Asks the driver, but only while any stream captures. Returns the
  * driver's error. */
-CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing);
+static inline CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing)
+{
+    *is_capturing = false;
+    return __builtin_expect(ms_captures_running(), 0)
+               ? ms_stream_captures_asked(handle, per_thread, is_capturing)
+               : CUDA_SUCCESS;
+}
 
 /* Between hold_off and let_on no capture can begin. Calls that would invalidate a capture
  * (recording an event for a whole context) are made in between. False if something captures; then
