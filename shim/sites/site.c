@@ -342,7 +342,7 @@ static __attribute__((noinline)) uint32_t capture_otherwise(const struct ms_opti
                                                             struct stack *stack)
 {
     ms_trace_t *trace = ms_session_trace();
-    if (trace == NULL || !atomic_load_explicit(&ready, memory_order_acquire)) {
+    if (trace == NULL) {
         return 0;
     }
     if (note != NULL) {
@@ -372,21 +372,26 @@ static __attribute__((noinline)) bool is_sampled(const struct ms_options *option
                                                  uint32_t *none)
 {
     ms_trace_t *trace = ms_session_trace();
-    const bool usable = trace != NULL && atomic_load_explicit(&ready, memory_order_acquire);
-    *none = usable ? sampled_out(options->sample_bytes, trace) : 0;
+    *none = trace != NULL ? sampled_out(options->sample_bytes, trace) : 0;
     return *none != 0 && ms_sample_takes(bytes, options->sample_bytes);
 }
 
-/* A site that was noted was made when everything was ready, so that is not asked again. */
 MS_HOT uint32_t ms_site_capture(uint64_t bytes)
 {
+    if (!atomic_load_explicit(&ready, memory_order_acquire)) {
+        return 0; /* there is no trace */
+    }
     const struct ms_options *options = ms_options();
     const struct ms_step_at call = {(uintptr_t)ms_guard.caller, ms_guard.sp, ms_guard.bp};
     struct ms_native_note *note = NULL;
     struct stack stack;
     uint32_t none;
-    if (__builtin_expect(options->sample_bytes != 0, 0) && !is_sampled(options, bytes, &none)) {
-        return none;
+    if (options->sample_bytes != 0) {
+        if (!is_sampled(options, bytes, &none)) {
+            return none;
+        }
+    } else if (options->stacks == MS_STACKS_OFF && ms_tag_current() == 0) {
+        return 0;
     }
     look_around(options, &stack);
     if (takes_native(options)) {
