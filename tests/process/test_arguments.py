@@ -228,5 +228,15 @@ class Operands(ProcessTest):
         self.assertIn("cannot run '--no-such'", result.stderr)
 
 
+class NoRun(ProcessTest):
+    def test_a_dry_run_is_no_run_and_is_named(self) -> None:
+        for name in ("dry-run-20260101-000000-1", "dry-run-20260102-000000-2"):
+            for part in ("", "-late"):
+                (self.output / (name + part)).mkdir(parents=True)
+        said = run([CLI, "report"], MEMSHIM_OUTPUT=self.output).check(1).stderr
+        self.assertIn("no run is found in", said)
+        self.assertIn("a dry run is: " + str(self.output / "dry-run-20260102-000000-2;"), said)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -47,7 +47,8 @@ static void find_driver(const struct ms_doctor_facts *facts, struct ms_doctor_fi
     switch (facts->load) {
     case MS_CLI_NO_LIBRARY:
         say(out, "driver", -1, MS_DOCTOR_MISSING,
-            "install NVIDIA's driver, or start the container with access to the GPUs",
+            "install NVIDIA's driver, or start the container with access to the GPUs; on a machine "
+            "without one, memshim dry-run runs a command on a simulated GPU",
             "no driver was found: libcuda.so.1 cannot be loaded");
         return;
     case MS_CLI_TOO_OLD:
