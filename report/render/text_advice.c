@@ -36,8 +36,7 @@ static const char *advice_on_holes(uint64_t pinned_by)
                "beside the holes: report.html shows which lines hold that";
     default:
         return "a smaller batch or shape; or free what lies beside the holes, or allocate it "
-               "before "
-               "the short-lived memory: report.html shows which lines hold it";
+               "before the short-lived memory: report.html shows which lines hold it";
     }
 }
 
@@ -109,8 +108,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
         }
         if (judgement->repeated.segments > 0) {
             return "run without MEMSHIM_TORCH=off, to see whether a line keeps tensors from step "
-                   "to "
-                   "step; if none does: a smaller batch or shape, or a larger device";
+                   "to step; if none does: a smaller batch or shape, or a larger device";
         }
         return oom->evaluating
                    ? "evaluate with a smaller batch, and under torch.no_grad() if it does not yet, "
