@@ -150,12 +150,14 @@ class LookedUp(ProcessTest):
             def size(name, *arguments):
                 wanted = c_int(-1)
                 function = getattr(library, f"cusolverDn{name}_bufferSize")
-                assert function(handle, *[byref(wanted) if a is None else a for a in arguments]) == 0
+                given = [byref(wanted) if a is None else a for a in arguments]
+                assert function(handle, *given) == 0
                 return wanted.value
             for letter, other in ("S", "sy"), ("D", "sy"), ("C", "he"), ("Z", "he"):
                 for name in (f"{other}evd", f"{other}evj"):
                     assert size(letter + name, 0, 0, 70, p, 70, p, None, p) == 70
-                assert size(f"{letter}{other}evdx", 0, 0, 0, 70, p, 70, vl, vl, 1, 2, p, p, None) == 70
+                range_of = (0, 0, 0, 70, p, 70, vl, vl, 1, 2, p, p, None)
+                assert size(f"{letter}{other}evdx", *range_of) == 70
                 assert size(f"{letter}gesvdj", 0, 0, 90, 70, p, 90, p, p, 90, p, 70, None, p) == 70
             assert size("Sorgqr", 90, 70, 50, p, 90, p, None) == 70
             assert size("Cunmqr", 0, 0, 90, 70, 50, p, 90, p, p, 90, None) == 70
