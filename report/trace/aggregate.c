@@ -541,8 +541,9 @@ static size_t apply_plain_tensors(struct ms_aggregate *aggregate, const struct m
 }
 
 /* Blocks make up rows, too: with what they call inlined (flatten), a row saves registers once. */
-__attribute__((flatten)) size_t ms_aggregate_apply_row(struct ms_aggregate *aggregate, const struct ms_timed_event *row,
-                              size_t count, uint64_t *live_bytes)
+__attribute__((flatten)) size_t ms_aggregate_apply_row(struct ms_aggregate *aggregate,
+                                                       const struct ms_timed_event *row,
+                                                       size_t count, uint64_t *live_bytes)
 {
     size_t i = 0;
 
