@@ -40,23 +40,39 @@ static CUresult settle_default_streams(void)
     return result == CUDA_SUCCESS ? ms_driver()->cuStreamSynchronize(CU_STREAM_PER_THREAD) : result;
 }
 
+/* Gives the devices in use access to the blocks, where they can have it: the call may name a stream
+ * of another device than the current one. False: nothing changed. */
+static bool give_access(const uint64_t *values, size_t count)
+{
+    bool given = false;
+    for (size_t i = 0; i < count; i++) {
+        struct ms_device *there = ms_device_holding(values[i]);
+        for (int d = 0; there != NULL && d < MS_DEVICES_MAX; d++) {
+            const struct ms_device *here = ms_device_get(d);
+            given = (here != NULL && !has_access(here, there) && can_access(here, there) &&
+                     ms_peer_pool_access(there, d, true) == CUDA_SUCCESS) ||
+                    given;
+        }
+    }
+    return given;
+}
+
 bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t count)
 {
     if (ms_devices_used() < 2 || detour->taken == MS_DETOUR_CONTEXT) {
         return false;
     }
     detour->guarded = detour->guarded || ms_guard_enter_here();
+    if (detour->taken == MS_DETOUR_NONE) {
+        detour->taken = MS_DETOUR_ACCESS;
+        if (give_access(values, count)) {
+            return true;
+        }
+    }
     const struct ms_device *here = ms_device_current();
     struct ms_device *there = here != NULL ? out_of_reach(here, values, count) : NULL;
     if (there == NULL) {
         return false;
-    }
-    if (detour->taken == MS_DETOUR_NONE) {
-        detour->taken = MS_DETOUR_ACCESS;
-        if (can_access(here, there) &&
-            ms_peer_pool_access(there, here->ordinal, true) == CUDA_SUCCESS) {
-            return true;
-        }
     }
     detour->taken = MS_DETOUR_CONTEXT;
     /* To wait for the default streams could invalidate a capture; to give access cannot. */

@@ -4,10 +4,10 @@
  * The driver accepts memory of cuMemAlloc in a context of any device ("a memory copy will succeed
  * even if it is issued to a stream that is not associated to the current device", CUDA C++
  * Programming Guide, Stream and Event Behavior). It refuses mapped memory to which the current
- * device has no access. So a refused call is made again: with access, if the devices can give it to
- * each other; otherwise in a context of the memory's device. The second way waits for what was
- * queued here before the call, and for the call before the program goes on, which suits calls that
- * name no stream. */
+ * device has no access. So a refused call is made again: with access for all devices in use, if
+ * they can give it to each other; otherwise in a context of the memory's device. The second way
+ * waits for what was queued here before the call, and for the call before the program goes on,
+ * which suits calls that name no stream. */
 #ifndef MEMSHIM_SHIM_HOOKS_DETOUR_H
 #define MEMSHIM_SHIM_HOOKS_DETOUR_H
 

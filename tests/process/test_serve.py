@@ -119,8 +119,8 @@ class Identity(Scenario):
     def test_peers(self) -> None:
         self.hold("peers", SIMGPU_DEVICES=2)
 
-    def test_peers_during_captures(self) -> None:
-        for scenario in ("peers_captured", "peers_refused"):
+    def test_peers_by_other_roads(self) -> None:
+        for scenario in ("peers_stream", "peers_captured", "peers_refused"):
             for pool in ("on", "off"):
                 with self.subTest(scenario, pool=pool):
                     self.hold(scenario, SIMGPU_DEVICES=2, MEMSHIM_POOL=pool)

@@ -53,6 +53,7 @@ void arena(void);
 void gpudirect(void);
 void no_gpudirect(void);
 void peers(void);
+void peers_stream(void);
 void peers_captured(void);
 void peers_refused(void);
 

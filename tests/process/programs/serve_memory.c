@@ -202,7 +202,29 @@ void peers(void)
     MUST(cuMemFree(later));
 }
 
-/* The same from a context of the other device, while a stream captures. */
+/* A stream of another device than the current one, on which the memory lies. */
+void peers_stream(void)
+{
+    CUcontext second;
+    CUstream stream;
+    CUdeviceptr there;
+    unsigned char byte = 0;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuDevicePrimaryCtxRetain(&second, 1));
+    MUST(cuCtxSetCurrent(second));
+    MUST(cuMemAlloc(&there, 4 * MIB));
+    MUST(cuMemsetD8(there, 5, 4 * MIB));
+    MUST(cuMemcpyDtoHAsync(&byte, there + 3 * MIB, 1, stream));
+    MUST(cuStreamSynchronize(stream));
+    EXPECT(byte == 5);
+    MUST(cuMemsetD8Async(there, 6, 4 * MIB, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuMemcpyDtoH(&byte, there + MIB, 1));
+    EXPECT(byte == 6);
+    MUST(cuMemFree(there));
+}
+
+/* Memory of one device from a context of the other, while a stream captures. */
 void peers_captured(void)
 {
     CUcontext second;
