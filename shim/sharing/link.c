@@ -8,13 +8,14 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/process/fork.h"
+#include "shim/sharing/descriptor.h"
 
 #define LONGEST_NS (MS_NS_PER_S * 9 / 10) /* so that the whole call returns within a second */
 
 struct ms_share_link {
     struct ms_share_link *next;
     struct ms_share_key process;
-    int fd;
+    struct ms_descriptor socket;
     unsigned uses;
     uint64_t serial; /* of the last question */
 };
@@ -27,7 +28,7 @@ static struct ms_share_link *links;
 static void in_child(void)
 {
     for (const struct ms_share_link *link = links; link; link = link->next) {
-        (void)close(link->fd);
+        ms_descriptor_close(&link->socket);
     }
 }
 
@@ -41,9 +42,9 @@ static struct ms_share_link *make(const struct ms_share_key *process)
         return NULL;
     }
     ms_lock_acquire(MS_LOCK(SHARING));
-    link->fd = ms_share_socket();
+    link->socket = ms_descriptor_keep(ms_share_socket());
     link->process = *process;
-    if (link->fd >= 0) {
+    if (link->socket.fd >= 0) {
         link->next = links;
         links = link;
     }
@@ -52,7 +53,7 @@ static struct ms_share_link *make(const struct ms_share_key *process)
         ms_fork_join(&at_fork);
     }
     ms_lock_release(MS_LOCK(SHARING));
-    if (link->fd < 0) {
+    if (link->socket.fd < 0) {
         free(link);
         return NULL;
     }
@@ -62,7 +63,8 @@ static struct ms_share_link *make(const struct ms_share_key *process)
 struct ms_share_link *ms_share_link_use(const struct ms_share_key *process)
 {
     struct ms_share_link *link = links;
-    while (link && !ms_share_key_equal(&link->process, process)) {
+    while (link &&
+           !(ms_share_key_equal(&link->process, process) && ms_descriptor_is_ours(&link->socket))) {
         link = link->next;
     }
     if (link) {
@@ -74,8 +76,8 @@ struct ms_share_link *ms_share_link_use(const struct ms_share_key *process)
         return NULL;
     }
     link->uses = 1;
-    if (!ms_share_connect(link->fd, process, ms_clock_ns() + LONGEST_NS) ||
-        !ms_share_is_users(link->fd)) {
+    if (!ms_share_connect(link->socket.fd, process, ms_clock_ns() + LONGEST_NS) ||
+        !ms_share_is_users(link->socket.fd)) {
         ms_share_link_leave(link);
         return NULL;
     }
@@ -93,7 +95,7 @@ void ms_share_link_leave(struct ms_share_link *link)
         at = &(*at)->next;
     }
     *at = link->next;
-    (void)close(link->fd);
+    ms_descriptor_close(&link->socket);
     ms_lock_release(MS_LOCK(SHARING));
     free(link);
 }
@@ -106,7 +108,8 @@ static bool send_question(struct ms_share_link *link, enum ms_share_question que
                                              .count = chunks,
                                              .first = first,
                                              .block = *block};
-    return ms_share_send(link->fd, &request, sizeof request, NULL, 0);
+    return ms_descriptor_is_ours(&link->socket) &&
+           ms_share_send(link->socket.fd, &request, sizeof request, NULL, 0);
 }
 
 bool ms_share_link_ask(struct ms_share_link *link, enum ms_share_question question,
@@ -118,7 +121,8 @@ bool ms_share_link_ask(struct ms_share_link *link, enum ms_share_question questi
     if (!send_question(link, question, block, first, chunks)) {
         return false;
     }
-    while (ms_share_receive(link->fd, answer, sizeof *answer, fds, count, deadline_ns, &ended)) {
+    while (ms_share_receive(link->socket.fd, answer, sizeof *answer, fds, count, deadline_ns,
+                            &ended)) {
         if (answer->serial == link->serial) {
             return true;
         }

@@ -19,6 +19,7 @@
 #include "shim/process/fork.h"
 #include "shim/process/guard.h"
 #include "shim/process/log.h"
+#include "shim/sharing/descriptor.h"
 #include "shim/sharing/export_table.h"
 
 struct hold {
@@ -27,14 +28,14 @@ struct hold {
 };
 
 struct connection {
-    int fd;
+    struct ms_descriptor socket;
     struct hold *holds; /* used by the thread alone */
 };
 
 /* The thread alone changes it, under SHARING for a child that is forked meanwhile. */
 static struct connection *connections;
 static size_t connection_count, connection_room;
-static int listening[MS_SHARE_PLACES];
+static struct ms_descriptor listening[MS_SHARE_PLACES];
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
@@ -119,21 +120,26 @@ static bool answer_one(struct connection *connection, const struct ms_share_requ
     default:
         return false;
     }
-    bool sent = ms_share_send(connection->fd, &answer, sizeof answer, fds, answer.count);
+    bool sent = ms_share_send(connection->socket.fd, &answer, sizeof answer, fds, answer.count);
     for (uint32_t i = 0; i < answer.count; i++) {
         (void)close(fds[i]);
     }
     return sent;
 }
 
-/* Answers all that the connection asked. False: the other end is gone. */
+/* Answers all that the connection asked. False: the other end is gone, or the program closed this
+ * one. */
 static bool serve(struct connection *connection)
 {
     struct ms_share_request request;
     int strange[MS_SHARE_BATCH];
     size_t count = 0;
     bool ended = false;
-    while (ms_share_receive(connection->fd, &request, sizeof request, strange, &count, 0, &ended)) {
+    if (!ms_descriptor_is_ours(&connection->socket)) {
+        return false;
+    }
+    while (ms_share_receive(connection->socket.fd, &request, sizeof request, strange, &count, 0,
+                            &ended)) {
         for (size_t i = 0; i < count; i++) {
             (void)close(strange[i]); /* our own messages send none */
         }
@@ -161,15 +167,18 @@ static bool need_room(void)
 }
 
 /* Accepts and enters it in one step, so that no forked child misses it. */
-static void accept_one(int listener)
+static void accept_one(const struct ms_descriptor *listener)
 {
     const struct timespec later = {.tv_nsec = 20000000};
+    if (!ms_descriptor_is_ours(listener)) {
+        return;
+    }
     ms_lock_acquire(MS_LOCK(SHARING));
     const bool room = need_room();
-    int fd = room ? accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+    int fd = room ? accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
     const int error = errno;
     if (fd >= 0 && ms_share_is_users(fd)) {
-        connections[connection_count++] = (struct connection){.fd = fd};
+        connections[connection_count++] = (struct connection){.socket = ms_descriptor_keep(fd)};
     } else if (fd >= 0) {
         (void)close(fd);
     }
@@ -186,9 +195,17 @@ static void drop(size_t index)
         let(&gone.holds);
     }
     ms_lock_acquire(MS_LOCK(SHARING));
-    (void)close(gone.fd);
+    ms_descriptor_close(&gone.socket);
     connections[index] = connections[--connection_count];
     ms_lock_release(MS_LOCK(SHARING));
+}
+
+/* What to wait for. What the program has closed is waited for no more: its number may be the
+ * program's own by now. */
+static struct pollfd awaited(const struct ms_descriptor *descriptor)
+{
+    return (struct pollfd){.fd = ms_descriptor_is_ours(descriptor) ? descriptor->fd : -1,
+                           .events = POLLIN};
 }
 
 static void *listen_on(void *unused)
@@ -207,11 +224,11 @@ static void *listen_on(void *unused)
             }
         }
         for (size_t i = 0; i < connection_count; i++) {
-            wanted[i] = (struct pollfd){.fd = connections[i].fd, .events = POLLIN};
+            wanted[i] = awaited(&connections[i].socket);
         }
         const size_t count = connection_count;
         for (size_t i = 0; i < MS_SHARE_PLACES; i++) {
-            wanted[count + i] = (struct pollfd){.fd = listening[i], .events = POLLIN};
+            wanted[count + i] = awaited(&listening[i]);
         }
         if (poll(wanted, count + MS_SHARE_PLACES, -1) <= 0) {
             continue;
@@ -224,7 +241,7 @@ static void *listen_on(void *unused)
         }
         for (size_t i = 0; i < MS_SHARE_PLACES; i++) {
             if (wanted[count + i].revents != 0) {
-                accept_one(listening[i]);
+                accept_one(&listening[i]);
             }
         }
     }
@@ -235,16 +252,14 @@ static void *listen_on(void *unused)
 static void close_listening(void)
 {
     for (size_t i = 0; i < MS_SHARE_PLACES; i++) {
-        if (listening[i] >= 0) {
-            (void)close(listening[i]);
-        }
+        ms_descriptor_close(&listening[i]);
     }
 }
 
 static void in_child(void)
 {
     for (size_t i = 0; i < connection_count; i++) {
-        (void)close(connections[i].fd);
+        ms_descriptor_close(&connections[i].socket);
     }
     close_listening();
 }
@@ -276,8 +291,12 @@ static bool begin(void)
     if (!ms_share_key_make(&own)) {
         return false;
     }
-    ms_share_listen(&own, listening);
-    if ((listening[MS_SHARE_ABSTRACT] >= 0 || listening[MS_SHARE_IN_FOLDER] >= 0) &&
+    int fds[MS_SHARE_PLACES];
+    ms_share_listen(&own, fds);
+    for (size_t i = 0; i < MS_SHARE_PLACES; i++) {
+        listening[i] = ms_descriptor_keep(fds[i]);
+    }
+    if ((listening[MS_SHARE_ABSTRACT].fd >= 0 || listening[MS_SHARE_IN_FOLDER].fd >= 0) &&
         start_thread()) {
         return true;
     }

@@ -81,6 +81,9 @@ class Shared(ProcessTest):
     def test_while_both_spill(self) -> None:
         self.hold("moving", MEMSHIM_LIMIT="192MiB", MEMSHIM_SPILL="auto")
 
+    def test_sockets_that_the_program_closed(self) -> None:
+        self.hold("closed")
+
     def test_no_thread_before_the_first_export(self) -> None:
         self.hold("quiet")
 

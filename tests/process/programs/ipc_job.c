@@ -5,12 +5,15 @@
  * Argument: the scenario. Says that it holds. `plain` is also what the driver itself does. */
 #include <cuda.h>
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -554,13 +557,110 @@ static void quiet_opener(void)
 {
 }
 
+/* ---- closed: both close every socket that they do not know, as daemons do, and open their own
+ * under the same numbers, while a block is open */
+
+enum { NUMBERS = 1024, MESSAGE_BYTES = 64 };
+
+static int own[NUMBERS]; /* the other end of what lies at this number; 0: nothing of ours */
+
+static int is_socket(int number)
+{
+    struct stat status;
+    return fstat(number, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+static void replace_sockets(void)
+{
+    unsigned replaced = 0;
+    int known[NUMBERS] = {0};
+    for (int number = 3; number < NUMBERS; number++) {
+        known[number] = number == talk || !is_socket(number);
+    }
+    for (int number = 3; number < NUMBERS; number++) {
+        int ends[2];
+        if (known[number]) {
+            continue;
+        }
+        MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
+        EXPECT(dup2(ends[0], number) == number);
+        (void)close(ends[0]);
+        own[number] = fcntl(ends[1], F_DUPFD_CLOEXEC, NUMBERS);
+        EXPECT(own[number] >= NUMBERS);
+        (void)close(ends[1]);
+        replaced++;
+    }
+    EXPECT(replaced > 0);
+}
+
+/* Sends a message to each of these sockets, which the program itself has not read yet. */
+static void send_to_own(void)
+{
+    const char message[MESSAGE_BYTES] = "mine";
+    for (int number = 3; number < NUMBERS; number++) {
+        EXPECT(!own[number] || write(own[number], message, sizeof message) == sizeof message);
+    }
+}
+
+/* Nobody has read that message, written another, or closed the socket. */
+static void own_are_whole(int sent)
+{
+    char message[MESSAGE_BYTES];
+    for (int number = 3; number < NUMBERS; number++) {
+        if (own[number]) {
+            const ssize_t bytes = recv(number, message, sizeof message, MSG_DONTWAIT | MSG_PEEK);
+            EXPECT(sent ? bytes == sizeof message : bytes < 0 && errno == EAGAIN);
+            EXPECT(recv(own[number], message, sizeof message, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+        }
+    }
+}
+
+static void closed_owner(void)
+{
+    const struct timespec soon = {.tv_nsec = 200000000};
+    int status = -1;
+    use_device();
+    CUdeviceptr at = block_of(5 * MIB, 20);
+    offer(at, 5 * MIB, 20);
+    await_go();
+    replace_sockets();
+    send_to_own();
+    say_go();
+    await_go();
+    (void)nanosleep(&soon, NULL); /* the thread that answers has seen the end of the connection */
+    own_are_whole(1);
+    const pid_t child = fork();
+    if (child == 0) {
+        own_are_whole(1);
+        _exit(0);
+    }
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(holds(at, 5 * MIB, 20));
+    MUST(cuMemFree(at));
+}
+
+static void closed_opener(void)
+{
+    struct offer taken;
+    use_device();
+    CUdeviceptr at = take(&taken);
+    say_go();
+    await_go();
+    replace_sockets();
+    EXPECT(holds(at, taken.bytes, taken.value));
+    MUST(cuIpcCloseMemHandle(at));
+    own_are_whole(0);
+    say_go();
+}
+
 static const struct {
     const char *name;
     void (*owner)(void), (*opener)(void);
 } scenarios[] = {{"plain", plain_owner, plain_opener},    {"apart", apart_owner, apart_opener},
                  {"freed", freed_owner, freed_opener},    {"killed", killed_owner, killed_opener},
                  {"gone", gone_owner, gone_opener},       {"many", many_owner, many_opener},
-                 {"moving", moving_owner, moving_opener}, {"quiet", quiet_owner, quiet_opener}};
+                 {"moving", moving_owner, moving_opener}, {"quiet", quiet_owner, quiet_opener},
+                 {"closed", closed_owner, closed_opener}};
 
 int main(int argc, char **argv)
 {
