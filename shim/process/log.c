@@ -40,7 +40,7 @@ static void write_line(const char *line, size_t bytes)
     (void)sigpending(&pending);
     (void)pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
     /* A closed stderr is no error. */
-    if (ms_process_had_stderr() && write(STDERR_FILENO, line, bytes) < 0 && errno == EPIPE &&
+    if (ms_process_has_stderr() && write(STDERR_FILENO, line, bytes) < 0 && errno == EPIPE &&
         sigismember(&pending, SIGPIPE) != 1) {
         (void)sigtimedwait(&broken_pipe, NULL, &at_once);
     }

@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shim/process/fork.h"
@@ -14,12 +16,14 @@
 MS_HOT_DATA _Atomic int ms_process_state;
 
 static char start_dir[PATH_MAX];
-static bool had_stderr;
+static struct stat first_stderr; /* all 0: there was none */
 static pid_t served_pid;
 
 void ms_process_begin(void)
 {
-    had_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0;
+    if (fstat(STDERR_FILENO, &first_stderr) != 0) {
+        memset(&first_stderr, 0, sizeof first_stderr);
+    }
     if (getcwd(start_dir, sizeof(start_dir)) == NULL) {
         start_dir[0] = '\0';
     }
@@ -51,9 +55,22 @@ bool ms_process_is_own(void)
     return served_pid == getpid();
 }
 
-bool ms_process_had_stderr(void)
+/* What programs redirect stderr to is opened for writing alone, or is a pipe or a device. */
+static bool may_be_redirected(const struct stat *now)
 {
-    return had_stderr;
+    const int flags = S_ISREG(now->st_mode) ? fcntl(STDERR_FILENO, F_GETFL) : -1;
+    return S_ISFIFO(now->st_mode) || S_ISCHR(now->st_mode) ||
+           (flags >= 0 && (flags & O_ACCMODE) == O_WRONLY);
+}
+
+bool ms_process_has_stderr(void)
+{
+    struct stat now;
+    if (first_stderr.st_mode == 0 || fstat(STDERR_FILENO, &now) != 0) {
+        return false;
+    }
+    const bool same = now.st_dev == first_stderr.st_dev && now.st_ino == first_stderr.st_ino;
+    return same || may_be_redirected(&now);
 }
 
 const char *ms_process_start_dir(void)

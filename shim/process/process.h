@@ -38,9 +38,10 @@ void ms_process_make_inert(void);
  * clone, which runs no fork handlers. */
 bool ms_process_is_own(void);
 
-/* False if the process began without a stderr: a file that has its number later is the
- * program's. */
-bool ms_process_had_stderr(void);
+/* Whether descriptor 2 is where lines for the user go. False if the process began without a stderr,
+ * or if the program closed it and a socket, or a file for reading and writing, has its number now:
+ * that holds the program's data. */
+bool ms_process_has_stderr(void);
 
 /* The folder in which the program started; empty if unknown. */
 const char *ms_process_start_dir(void);

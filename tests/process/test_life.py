@@ -100,6 +100,13 @@ class Life(ProcessTest):
         """A file of the program's has its number: no line of ours goes there."""
         self.scenario("file-as-stderr", 1, preexec=lambda: os.close(2), cwd=self.folder)
 
+    def test_stderr_closed_or_redirected(self) -> None:
+        """Lines follow a redirection; a file for reading and writing is the program's data."""
+        self.scenario("stderr-closed", 1, cwd=self.folder)
+        command = (program("life_job"), "stderr-redirected")
+        self.run_under_shim(*command, cwd=self.folder).check()
+        self.assertIn("memshim: version", (self.folder / "log").read_text())
+
     def test_nobody_reads_stderr(self) -> None:
         """The line's write meets a pipe without a reader, which ends a process by a signal."""
         reader, writer = os.pipe()

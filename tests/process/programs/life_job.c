@@ -170,6 +170,14 @@ static void file_as_stderr(void)
     MUST(unlink("data"));
 }
 
+/* The program's own stderr: lines follow it. */
+static void redirected_stderr(void)
+{
+    int file = open("log", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    EXPECT(dup2(file, STDERR_FILENO) == STDERR_FILENO);
+    use_device();
+}
+
 /* Handlers that do what they should not, and that works as long as nobody holds a lock for good. */
 static _Atomic int handled;
 
@@ -336,6 +344,11 @@ int main(int argc, char **argv)
         small_files();
     } else if (strcmp(scenario, "file-as-stderr") == 0) {
         file_as_stderr();
+    } else if (strcmp(scenario, "stderr-closed") == 0) {
+        MUST(close(STDERR_FILENO));
+        file_as_stderr();
+    } else if (strcmp(scenario, "stderr-redirected") == 0) {
+        redirected_stderr();
     } else if (strcmp(scenario, "no-environment") == 0) {
         MUST(clearenv());
         use_device();
