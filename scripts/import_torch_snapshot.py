@@ -5,10 +5,9 @@
     torch.cuda.memory._record_memory_history()     # in the job, before it allocates
     torch.cuda.memory._dump_snapshot("job.pickle")  # after the step, or when it ran out of memory
 
-    scripts/import_torch_snapshot.py job.pickle job.csv.gz
-    memshim replay job.csv.gz --cap 24GiB           # would memshim have avoided it?
+    memshim replay job.pickle --cap 24GiB           # would memshim have avoided it?
 
-The CSV holds PyTorch's segments (or the pages of its expandable segments), the tensors in them, and
+`memshim replay` starts this script. The CSV holds PyTorch's segments (or the pages of its expandable segments), the tensors in them, and
 each request that ended in an out-of-memory: the last is the one that the job ended of, unless as
 much was allocated later on, or many times more. What was there when the recording began comes
 first: the segments, the tensors in them, and what PyTorch kept of them in its cache.

@@ -190,6 +190,11 @@ bool ms_recording_end(struct ms_recording *recording);
 bool ms_recording_read_csv(struct ms_recording *recording, const char *path, char *why,
                            size_t why_bytes);
 
+/* The same from an open file, which it closes; fd < 0: errno says why there is none. name: for
+ * messages. */
+bool ms_recording_read_csv_from(struct ms_recording *recording, int fd, const char *name, char *why,
+                                size_t why_bytes);
+
 /* path: a trace file or its folder. device: an ordinal, or -1: the one with most events.
  *
  * Every out-of-memory of the device in the trace's log is an operation. Its size is that of the

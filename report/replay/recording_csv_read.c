@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a recording from CSV, plain or packed by gzip. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -269,7 +270,10 @@ static bool read_lines(struct csv *csv)
     }
     csv->has_addr = strcmp(line, MS_CSV_HEADER_ADDR) == 0;
     if (!csv->has_addr && strcmp(line, MS_CSV_HEADER) != 0) {
-        return fail(csv, NULL, "the header is not %s, with or without ,addr", MS_CSV_HEADER);
+        return fail(csv, NULL,
+                    "the header is not %s, with or without ,addr; nor is it a trace of memshim's "
+                    "or a snapshot of PyTorch's",
+                    MS_CSV_HEADER);
     }
     while (next_line(csv, line, &good)) {
         if (line[0] != '\0' && !take_row(csv, line)) {
@@ -279,22 +283,17 @@ static bool read_lines(struct csv *csv)
     return good;
 }
 
-bool ms_recording_read_csv(struct ms_recording *recording, const char *path, char *why,
-                           size_t why_bytes)
+bool ms_recording_read_csv_from(struct ms_recording *recording, int fd, const char *name, char *why,
+                                size_t why_bytes)
 {
-    const bool standard = strcmp(path, "-") == 0;
-    struct csv csv = {.recording = recording,
-                      .name = standard ? "standard input" : path,
-                      .why = why,
-                      .why_bytes = why_bytes};
-    const int copy = standard ? dup(STDIN_FILENO) : -1;
+    struct csv csv = {.recording = recording, .name = name, .why = why, .why_bytes = why_bytes};
     bool read;
 
-    csv.file = standard ? gzdopen(copy, "rb") : gzopen(path, "rbe");
+    csv.file = fd >= 0 ? gzdopen(fd, "rb") : NULL;
     if (!csv.file) {
-        (void)snprintf(why, why_bytes, "%s: cannot be opened: %s", csv.name, strerror(errno));
-        if (copy >= 0) {
-            (void)close(copy);
+        (void)snprintf(why, why_bytes, "%s: cannot be opened: %s", name, strerror(errno));
+        if (fd >= 0) {
+            (void)close(fd);
         }
         return false;
     }
@@ -302,8 +301,18 @@ bool ms_recording_read_csv(struct ms_recording *recording, const char *path, cha
     read = read_lines(&csv);
     (void)gzclose(csv.file);
     if (read && !ms_recording_end(recording)) {
-        (void)snprintf(why, why_bytes, "%s: no memory to read it", csv.name);
+        (void)snprintf(why, why_bytes, "%s: no memory to read it", name);
         read = false;
     }
     return read;
+}
+
+bool ms_recording_read_csv(struct ms_recording *recording, const char *path, char *why,
+                           size_t why_bytes)
+{
+    const bool standard = strcmp(path, "-") == 0;
+    const int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+
+    return ms_recording_read_csv_from(recording, fd, standard ? "standard input" : path, why,
+                                      why_bytes);
 }

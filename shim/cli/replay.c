@@ -15,6 +15,7 @@
 #include "shim/cli/arguments/output.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
+#include "shim/cli/snapshot.h"
 #include "shim/tables/options.h"
 
 #define WHY_BYTES     (PATH_MAX + 512)
@@ -150,21 +151,28 @@ static int parse(int argc, char **argv, struct call *call)
 
 /* ---- reading ---- */
 
-/* A folder, or a file that begins like a trace; anything else is read as CSV. */
-static bool is_trace(const char *path)
+enum form { FORM_TRACE, FORM_SNAPSHOT, FORM_CSV };
+
+/* A folder has a trace; a file is what it begins like. Standard input is a CSV. */
+static enum form form_of(const char *path)
 {
     struct stat status;
-    char magic[8] = "";
+    char first[8] = "";
+    ssize_t bytes = 0;
     const bool there = stat(path, &status) == 0;
-    bool found = there && S_ISDIR(status.st_mode);
     const int fd = there && S_ISREG(status.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 
+    if (there && S_ISDIR(status.st_mode)) {
+        return FORM_TRACE;
+    }
     if (fd >= 0) {
-        found = read(fd, magic, sizeof(magic)) == sizeof(magic) &&
-                memcmp(magic, MS_FORMAT_MAGIC, sizeof(magic)) == 0;
+        bytes = read(fd, first, sizeof(first));
         (void)close(fd);
     }
-    return found;
+    if (bytes == sizeof(first) && memcmp(first, MS_FORMAT_MAGIC, sizeof(first)) == 0) {
+        return FORM_TRACE;
+    }
+    return bytes > 0 && ms_cli_is_snapshot(first, (size_t)bytes) ? FORM_SNAPSHOT : FORM_CSV;
 }
 
 static bool read_trace(const struct call *call, struct ms_recording *recording, char *why)
@@ -185,13 +193,31 @@ static bool read_trace(const struct call *call, struct ms_recording *recording, 
     return read;
 }
 
+static bool read_snapshot(const struct call *call, struct ms_recording *recording, char *why)
+{
+    char device[8];
+
+    (void)snprintf(device, sizeof(device), "%u", (unsigned)call->device);
+    return ms_cli_read_snapshot(recording, call->trace, call->device_given ? device : NULL, why,
+                                WHY_BYTES);
+}
+
+static bool read_form(const struct call *call, struct ms_recording *recording, char *why)
+{
+    switch (form_of(call->trace)) {
+    case FORM_TRACE:
+        return read_trace(call, recording, why);
+    case FORM_SNAPSHOT:
+        return read_snapshot(call, recording, why);
+    default:
+        return ms_recording_read_csv(recording, call->trace, why, WHY_BYTES);
+    }
+}
+
 static bool read_recording(const struct call *call, struct ms_recording *recording)
 {
     char why[WHY_BYTES] = "out of memory";
-    const bool read =
-        ms_recording_begin(recording) &&
-        (is_trace(call->trace) ? read_trace(call, recording, why)
-                               : ms_recording_read_csv(recording, call->trace, why, sizeof(why)));
+    const bool read = ms_recording_begin(recording) && read_form(call, recording, why);
 
     if (!read) {
         ms_complain("memshim replay: %s", why);

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import CLI, TIMEOUT_S, ProcessTest, only_report, program
+from machine import CLI, TIMEOUT_S, ProcessTest, only_report, program, run
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 HEADER = "time_us,op,id,bytes,stream,site"
@@ -364,6 +364,28 @@ class Snapshot(ProcessTest):
         self.assertIn(result.returncode, (0, 1), result.stderr)
         answer: dict[str, Any] = json.loads(result.stdout)
         return answer
+
+    def test_without_a_csv(self) -> None:
+        """memshim replay takes the snapshot itself, and says as much of one that is none."""
+        path = self.folder / "job.pickle"
+        trace = [event("alloc", LOW, 1000, 1005), event("free_completed", LOW, 1000, 1007)]
+        segment = {"address": LOW, "total_size": PAGE, "device": 0, "stream": 0, "blocks": []}
+        text = self.convert({"device_traces": [[], trace], "segments": [segment | {"device": 1}]})
+        converted = replay("-", "--to-csv", "-", given=text.encode()).stdout
+        self.assertIn(b",born,", converted)
+        for options in ((), ("--device", "1")):
+            self.assertEqual(replay(path, "--to-csv", "-", *options).stdout, converted)
+        result = run([CLI, "replay", path, "--device", "0"])
+        self.assertEqual((result.status, result.stdout), (1, ""))
+        first, second = result.stderr.splitlines()
+        self.assertIn("says nothing of device 0", first)
+        self.assertEqual(second, f"memshim replay: {path} was not read (see above)")
+        self.convert(b"\x80\x04cos\nsystem\n.", status=1)
+        result = run([CLI, "replay", path])
+        self.assertEqual((result.status, result.stdout), (1, ""))
+        self.assertIn("os.system", result.stderr)
+        result = run([CLI, "replay", path], PATH=self.folder)
+        self.assertIn("to read it takes a python3 on PATH", result.stderr)
 
     def test_segments(self) -> None:
         """One segment and one tensor from before the recording, which dies in it."""
