@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Applies the forecast to the pool's memory: see ahead.h.
  *
- *   down   the memory that is used last goes first; and at once as much as the rest of the step
- * will need, which is the step's largest live bytes less the bytes that live now up     the memory
- * that is used next comes first, once its use is near; but only if it need not go again before. One
- * standstill for all that may come by then. Memory without a known next use comes when there is
- * room for it all through a step */
+ *   down   the memory that is used last goes first. As much goes at once as the rest of the step
+ *          will need: the step's largest live bytes, less the bytes that live now
+ *   up     the memory that is used next comes first, once its use is near, and only if it need not
+ *          go again before. One standstill serves all that may come by then. Memory without a
+ *          known next use comes when there is room for it all through a step */
 #include "allocator/spill/ahead.h"
 #include "allocator/arenas/arenas.h"
 #include "allocator/backing/granules.h"
