@@ -3,9 +3,10 @@
  * harness: for libFuzzer (CMakeLists.txt), and over the committed corpus in every build.
  *
  *   fuzz_reader FILE|FOLDER...          every form of a report of each, its diff with itself, and
- * its replay; fails where half of them have no event that can be read fuzz_reader --squeeze TRACE
- * OUTPUT  one more for the corpus (sparse.h) fuzz_reader --spread FILE FOLDER    the input once for
- * each form, for libFuzzer
+ *                                       its replay; fails where half of them have no event that can
+ *                                       be read
+ *   fuzz_reader --squeeze TRACE OUTPUT  one more for the corpus (sparse.h)
+ *   fuzz_reader --spread FILE FOLDER    the input once for each form, for libFuzzer
  *
  * Of libFuzzer: -max_len=32000 -close_fd_mask=2, over a folder that --spread has filled from the
  * corpus: an input draws one form then (sparse.h), which makes a run several times as fast. */

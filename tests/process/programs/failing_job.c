@@ -4,7 +4,8 @@
  * want of memory is made again: it has to succeed, or to be refused, within a few attempts.
  *
  *   failing_job CAP_MIB   prints the most bytes that were in use; status 1 where that passed the
- * cap failing_job calls     prints what each function of the driver was called, and how often
+ *                         cap
+ *   failing_job calls     prints what each function of the driver was called, and how often
  */
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -4,9 +4,10 @@
  *   row                 lays out blocks so that the last one has room on a view alone; prints
  *                       whether it was served
  *   handover            the bytes of a view come from a block whose last use is still queued, and
- * go back while that of the view is random SEED ROUNDS  threads fill and check all bytes of large
- * blocks while memory is short, each on a stream of its own; a byte that two blocks have, or that
- * changes hands before its last use is over, comes back with another's contents */
+ *                       go back while that of the view is
+ *   random SEED ROUNDS  threads fill and check all bytes of large blocks while memory is short,
+ *                       each on a stream of its own; a byte that two blocks have, or that changes
+ *                       hands before its last use is over, comes back with another's contents */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
