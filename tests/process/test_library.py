@@ -110,13 +110,17 @@ class Installed(ProcessTest):
         self.assertEqual(
             {path.name for path in files},
             {"libmemshim.so", "libmemshim.so.1", "memshim", "memshim.h", "LICENSE"}
-            | {"memshim.pc", "memshimConfigVersion.cmake"}
+            | {"memshim.pc", "memshimConfigVersion.cmake", "import_torch_snapshot.py"}
             | {path.name for path in files if re.match(r"memshimConfig(-\w+)?\.cmake$", path.name)},
         )
         cli = next(path for path in files if path.name == "memshim")
         library = next(path for path in files if path.name == "libmemshim.so")
         result = run([cli, "run", "--", "bash", "-c", "echo $LD_PRELOAD"], cwd=self.folder).check()
         self.assertEqual(result.stdout.strip(), str(library))
+        pickle = self.folder / "job.pickle"
+        pickle.write_bytes(b"\x80\x04]\x94.")
+        result = run([cli, "replay", pickle])
+        self.assertIn("it is not what _dump_snapshot writes", result.stderr)
 
         simulated = library.parent / "memshim" / "simulated-gpu"
         self.assertEqual(
