@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Turns a PyTorch memory snapshot into a CSV that `memshim replay` reads.
 

@@ -162,7 +162,7 @@ def lay_out(prefix: Path, system: System, tree: Path, version: str, platform: st
     for inside in ("bin/memshim", "lib/libmemshim.so"):
         (package / inside).chmod(0o755)
         run("strip", "--strip-unneeded", package / inside)
-    # The simulated GPU, for memshim dry-run.
+    # The simulated GPU, for memshim dry-run; and what reads snapshots of PyTorch, for replay.
     shutil.copytree(prefix / "lib" / "memshim", package / "lib" / "memshim")
     for library in (package / "lib" / "memshim").rglob("*.so*"):
         run("strip", "--strip-unneeded", library)
