@@ -6,10 +6,11 @@
 
     memshim replay job.pickle --cap 24GiB           # would memshim have avoided it?
 
-`memshim replay` starts this script. The CSV holds PyTorch's segments (or the pages of its expandable segments), the tensors in them, and
-each request that ended in an out-of-memory: the last is the one that the job ended of, unless as
-much was allocated later on, or many times more. What was there when the recording began comes
-first: the segments, the tensors in them, and what PyTorch kept of them in its cache.
+`memshim replay` starts this script. The CSV holds PyTorch's segments (or the pages of its
+expandable segments), the tensors in them, and each request that ended in an out-of-memory: the last
+is the one that the job ended of, unless as much was allocated later on, or many times more. What
+was there when the recording began comes first: the segments, the tensors in them, and what PyTorch
+kept of them in its cache.
 Only plain data is taken from the pickle: no code of it runs.
 """
 
