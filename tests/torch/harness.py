@@ -197,8 +197,12 @@ def torchrun(ranks: int) -> list[str]:
 
 def script_text(source: str) -> str:
     """A script of this Python source text; its lines keep their numbers. At its end it waits for
-    autograd's threads."""
-    before = f"import sys; sys.path.append({str(WORKLOADS)!r}); import settle; "
+    autograd's threads.
+
+    It writes each line at once: torchrun starts ranks with `python -u`, which writes the words that
+    are printed one by one, so that other ranks' come in between."""
+    lines = "sys.stdout.reconfigure(line_buffering=True, write_through=False); "
+    before = f"import sys; {lines}sys.path.append({str(WORKLOADS)!r}); import settle; "
     return before + textwrap.dedent(source)
 
 

@@ -445,7 +445,7 @@ class DryRun(unittest.TestCase):
     def test_objects_of_ranks_arrive(self) -> None:
         """As pickles in device memory, whose sizes kernels add up and compare."""
         script = harness.new_cache() / "objects.py"
-        script.write_text(OBJECTS)
+        script.write_text(harness.script_text(OBJECTS))
         done = dry_run("--json", "--", *harness.torchrun(2), str(script))
         self.assertEqual(json.loads(done.stdout)["end"], "ended", done.stderr[-4000:])
         said = [line for line in done.stderr.splitlines() if line.endswith(("True", "False"))]

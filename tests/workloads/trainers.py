@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -88,12 +89,9 @@ class Count:
         optimizer.register_step_post_hook(after)
 
     def say(self, **more: object) -> None:
-        print(
-            json.dumps(
-                {"event": "end", "rank": int(os.environ.get("RANK", "0"))} | vars(self) | more
-            ),
-            flush=True,
-        )
+        end = {"event": "end", "rank": int(os.environ.get("RANK", "0"))} | vars(self) | more
+        sys.stdout.write(json.dumps(end) + "\n")
+        sys.stdout.flush()
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
