@@ -13,6 +13,9 @@
 /* The shortest measurement of a rate that counts: some ppm of error */
 #define MEASURED_NS UINT64_C(20000000)
 #define RENEWED_NS  UINT64_C(500000000) /* measure the rate again after this */
+/* Two readings of the system's clock around one of the counter: further apart, other threads ran in
+ * between, and nobody knows when the counter was read. */
+#define TOGETHER_NS UINT64_C(10000)
 
 /* On aarch64 the kernel always uses this counter. On x86-64 it chooses another clock if processors'
  * counters stop, change their rate, or differ. */
@@ -44,12 +47,14 @@ static void begin_measurement(struct ms_clock *clock)
     clock->first_ns = clock->ns;
 }
 
-void ms_clock_init(struct ms_clock *clock)
+/* False: one of the two was read a while after the other. */
+static bool read_both(struct ms_clock *clock)
 {
-    *clock = (struct ms_clock){.usable = is_usable()};
+    const uint64_t before_ns = ms_clock_ns();
+
     clock->ticks = ms_clock_ticks();
     clock->ns = ms_clock_ns();
-    begin_measurement(clock);
+    return clock->ns - before_ns <= TOGETHER_NS;
 }
 
 /* A rate far from the one before means that one of the two clocks stood still (the machine slept):
@@ -59,6 +64,10 @@ static void measure(struct ms_clock *clock)
     const uint64_t ticks = clock->ticks - clock->first_ticks;
     const uint64_t ns = clock->ns - clock->first_ns;
 
+    if (clock->first_ns == 0) {
+        begin_measurement(clock);
+        return;
+    }
     if (ns < MEASURED_NS || ticks == 0) {
         return;
     }
@@ -78,12 +87,19 @@ static void measure(struct ms_clock *clock)
 
 uint64_t ms_clock_read_ns(struct ms_clock *clock)
 {
-    if (clock->usable) {
-        clock->ticks = ms_clock_ticks();
+    if (!clock->usable) {
+        return ms_clock_ns();
     }
-    clock->ns = ms_clock_ns();
-    if (clock->usable) {
+    if (read_both(clock)) {
         measure(clock);
+    } else {
+        clock->good_ticks = 0;
     }
     return clock->ns;
+}
+
+void ms_clock_init(struct ms_clock *clock)
+{
+    *clock = (struct ms_clock){.usable = is_usable()};
+    (void)ms_clock_read_ns(clock);
 }

@@ -18,7 +18,7 @@ struct ms_clock {
     uint64_t ticks, ns;             /* the last reading of the system's clock */
     uint64_t good_ticks;            /* for so many ticks after it the counter is used; 0: never */
     uint64_t scale;                 /* ns a tick << MS_CLOCK_SHIFT */
-    uint64_t first_ticks, first_ns; /* where the measurement of the rate began */
+    uint64_t first_ticks, first_ns; /* where the measurement of the rate began; 0: not yet */
     bool usable;
 };
 
