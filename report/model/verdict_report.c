@@ -283,8 +283,27 @@ static bool asks_for_model(const struct ms_model *model, const struct ms_model_o
     return false;
 }
 
+/* Bytes that objects took when they were made, such as an average of the weights. */
+static uint64_t sum_made(const struct ms_model *model, const struct ms_model_oom *oom,
+                         const struct ms_survey_moment *moment)
+{
+    const struct ms_survey_device *surveyed = &model->survey->devices[oom->device];
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < moment->count; i++) {
+        const struct ms_holding *holding = ms_survey_holding_at(surveyed, moment->first + i);
+        const struct ms_doings *doings = ms_landmarks_of(model->landmarks, holding->site);
+
+        if (holding->kind == MS_KIND_PERSISTENT && doings->doing == MS_DOING_OTHER &&
+            (doings->passed & MS_PASSED_INIT)) {
+            bytes += holding->bytes;
+        }
+    }
+    return bytes;
+}
+
 /* Whether at least nine tenths are parameters, gradients, optimizer state and communication
- * buffers. */
+ * buffers, or less than those and made with an object. */
 static bool is_of_the_model(const struct ms_model *model, size_t oom)
 {
     const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
@@ -297,6 +316,10 @@ static bool is_of_the_model(const struct ms_model *model, size_t oom)
     for (int kind = 0; kind < MS_KIND_COUNT; kind++) {
         bytes += is_models((enum ms_kind)kind) ? moment->kind_bytes[kind] : 0;
     }
+
+    const uint64_t made = sum_made(model, at, moment);
+
+    bytes += made < bytes ? made : 0;
 
     const uint64_t requested =
         asks_for_model(model, at, moment) ? 0 : at->record.state.requested_bytes;

@@ -85,12 +85,12 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
         }
         return oom->evaluating && keeps_graph(model, judgement->leak)
                    ? "look for what keeps that line's results, such as a list, a metric or a cache "
-                     "of tensors; store plain numbers (.item()) or detached copies on the host "
-                     "instead, and evaluate under torch.no_grad()"
+                     "of tensors; evaluate under torch.no_grad(), and store plain numbers "
+                     "(.item()) or copies on the host (.detach().cpu()) instead"
                    : "look for what keeps that line's results, such as a list, a metric, a cache "
-                     "of tensors, or a state that is carried from step to step; store plain "
-                     "numbers (.item()) or detached tensors (.detach()) instead, on the host if "
-                     "there are many";
+                     "of tensors, or a state that is carried from step to step; .detach() what "
+                     "keeps a graph, and otherwise store plain numbers (.item()), copies on the "
+                     "host (.cpu()), or only the last few";
     default:
         if (is_most_of(&oom->record.state)) {
             return "a smaller batch or shape for that one tensor, or compute it in pieces: it "

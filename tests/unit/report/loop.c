@@ -88,6 +88,7 @@ static const struct {
      {{"train.py", "<module>"},
       {PACKAGES "/torch/serialization.py", "load"},
       {PACKAGES "/torch/serialization.py", "_legacy_load"}}},
+    {LOOP_AVERAGE, MS_THREAD_PYTHON, {{"train.py", "<module>"}, {"train.py", "Average.__init__"}}},
     {LOOP_UNKNOWN, MS_THREAD_OTHER, {{NULL, NULL}}},
     {LOOP_CALL_GRADIENT,
      MS_THREAD_PYTHON,

@@ -38,7 +38,8 @@ enum loop_site {
     LOOP_CALL_BACKWARD,  /* train > Tensor.backward */
     LOOP_REMEMBERED,     /* train > Module._call_impl > Net.forward > Bank.add */
     LOOP_COMPILED,       /* train > a compiled model > Module._call_impl > Net.forward */
-    LOOP_COMPILED_BACKWARD /* autograd's thread > a graph of torch.compile > torch/_ops.py */
+    LOOP_COMPILED_BACKWARD, /* autograd's thread > a graph of torch.compile > torch/_ops.py */
+    LOOP_AVERAGE            /* <module> > Average.__init__ */
 };
 
 struct loop {

@@ -79,6 +79,30 @@ Test(held, a_model_that_is_too_large_is_not_told_to_make_its_batch_smaller)
     expect_said("  next   a smaller model, ");
 }
 
+/* Nor for a model and a copy of its weights, which an average of them keeps. */
+Test(held, what_an_object_took_when_it_was_made_does_not_follow_the_batch)
+{
+    born(LOOP_PARAMETER, GIB);
+    born(LOOP_AVERAGE, GIB);
+    died(born(LOOP_FORWARD, 16 * MIB), 16 * MIB);
+    born(LOOP_GRADIENT, GIB);
+    born(LOOP_STATE, 512 * MIB);
+    dies_at(LOOP_STATE, MIB);
+    cr_expect(judgement.of_the_model);
+    expect_said("  next   a smaller model, ");
+}
+
+/* A buffer of samples beside a small model: its size is the program's choice. */
+Test(held, an_object_that_is_more_than_the_model_is_none_of_it)
+{
+    born(LOOP_PARAMETER, 256 * MIB);
+    born(LOOP_AVERAGE, 3 * GIB);
+    died(born(LOOP_FORWARD, 16 * MIB), 16 * MIB);
+    born(LOOP_GRADIENT, 256 * MIB);
+    dies_at(LOOP_STATE, MIB);
+    cr_expect_not(judgement.of_the_model);
+}
+
 /* A data set, before anything was computed: no batch makes it smaller. */
 Test(held, what_one_line_made_before_any_call_is_to_be_less_at_once)
 {
