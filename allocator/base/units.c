@@ -56,7 +56,13 @@ char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes)
 
 char *ms_bytes_text_beside(uint64_t bytes, uint64_t other_bytes, char *text, size_t text_bytes)
 {
-    return text_in(bytes, unit_of(bytes < other_bytes ? bytes : other_bytes), text, text_bytes);
+    const struct unit *unit = unit_of(bytes < other_bytes ? bytes : other_bytes);
+
+    if (unit && unit > units && bytes != other_bytes &&
+        scaled_to(bytes, unit) == scaled_to(other_bytes, unit)) {
+        unit--;
+    }
+    return text_in(bytes, unit, text, text_bytes);
 }
 
 char *ms_duration_text(uint64_t ns, char *text, size_t text_bytes)

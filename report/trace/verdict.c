@@ -147,13 +147,15 @@ static void say_need(const struct analysis *a, const char *end, char *text, size
     }
     if (a->terms.hole_bytes > 0) {
         snprintf(rest, sizeof(rest),
-                 fits ? " but %s in holes" : "; the %s in holes would not have been enough",
+                 fits ? "; %s of what was free lay in holes"
+                      : "; the %s in holes would not have been enough",
                  ms_bytes_text(a->terms.hole_bytes, amount, sizeof(amount)));
     }
     if (fits) {
-        snprintf(text, text_bytes,
-                 "memory in use and the request come to %s of %s, so nothing was left%s", need,
-                 room, rest);
+        snprintf(
+            text, text_bytes,
+            "memory in use and the request come to %s of %s, so hardly anything would be left%s",
+            need, room, rest);
     } else {
         snprintf(text, text_bytes, "memory in use and the request come to %s%s%s", need, end, rest);
     }

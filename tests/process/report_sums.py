@@ -38,10 +38,15 @@ def scaled_to(value: int, shift: int, scale: int) -> int:
 
 
 def bytes_text(value: int, other: int | None = None) -> str:
-    """As report.txt writes it (units.c); beside another figure, in the unit of the lesser."""
-    least = value if other is None else min(value, other)
-    for unit, shift, scale in UNITS if least >= 1 << 10 else ():
+    """As report.txt writes it (units.c); beside another figure, in the unit of the lesser, or in the
+    next smaller one if both read alike."""
+    other = value if other is None else other
+    least = min(value, other)
+    for place, (unit, shift, scale) in enumerate(UNITS if least >= 1 << 10 else ()):
         if scaled_to(least, shift, scale) < 1024 * scale:
+            alike = scaled_to(value, shift, scale) == scaled_to(other, shift, scale)
+            if alike and value != other and place > 0:
+                unit, shift, scale = UNITS[place - 1]
             scaled = scaled_to(value, shift, scale)
             return f"{scaled // scale}.{scaled % scale:0{len(str(scale)) - 1}} {unit}"
     return f"{value} B"

@@ -38,6 +38,10 @@ Test(units, two_that_are_compared)
     beside(UINT64_C(1013) << 20, UINT64_C(1) << 30, "1013.0 MiB");
     beside(UINT64_C(1) << 30, UINT64_C(2) << 30, "1.00 GiB");
     beside(2048, 0, "2048 B");
+    beside((UINT64_C(1) << 30) + 420000, UINT64_C(1) << 30, "1024.4 MiB");
+    beside(UINT64_C(1) << 30, (UINT64_C(1) << 30) + 420000, "1024.0 MiB");
+    beside(UINT64_C(1) << 30, UINT64_C(1) << 30, "1.00 GiB");
+    beside(1025, 1026, "1.0 KiB");
 }
 
 Test(units, durations)

@@ -174,8 +174,8 @@ Test(verdict, where_hardly_anything_was_left_nothing_is_fragmented)
     state.live_bytes -= 51 * MIB;
     expect(&state, MS_VERDICT_DEMAND, 36 * MIB,
            "OUT OF MEMORY: asked for 60.0 MiB, 36.0 MiB short of the device (24.00 GiB). demand: "
-           "memory in use and the request come to 23.99 GiB of 24.00 GiB, so nothing was left but "
-           "51.0 MiB in holes.");
+           "memory in use and the request come to 23.99 GiB of 24.00 GiB, so hardly anything "
+           "would be left; 51.0 MiB of what was free lay in holes.");
     state.cap_bytes = 23 * GIB + 1000 * MIB;
     state.device_total_bytes = 25 * GIB;
     expect(&state, MS_VERDICT_CAP, 60 * MIB,
@@ -196,8 +196,8 @@ Test(verdict, pages_that_were_given_back_are_part_of_the_request)
     state.cap_bytes = 4 * GIB + 434 * MIB;
     expect(&state, MS_VERDICT_CAP, 6 * MIB,
            "OUT OF MEMORY: asked for 30.0 MiB (PyTorch asked the driver for 40.0 MiB), 6.0 MiB "
-           "short of the cap (4.42 GiB). cap: memory in use and the request come to 4.42 GiB of "
-           "4.42 GiB, so nothing was left.");
+           "short of the cap (4.42 GiB). cap: memory in use and the request come to 4526.0 MiB of "
+           "4530.0 MiB, so hardly anything would be left.");
 }
 
 Test(verdict, holes_that_would_not_have_been_enough_are_demand)
@@ -279,7 +279,7 @@ Test(verdict, a_page_that_did_not_fit_is_no_limit_of_pytorchs)
     expect(&state, MS_VERDICT_CAP, 5 * MIB,
            "OUT OF MEMORY: asked for 1.0 MiB (PyTorch asked the driver for 20.0 MiB), 5.0 MiB "
            "short of the cap (4.41 GiB). cap: memory in use and the request come to 4.39 GiB of "
-           "4.41 GiB, so nothing was left.");
+           "4.41 GiB, so hardly anything would be left.");
 }
 
 Test(verdict, what_is_left_is_said_beside_what_pytorch_asks_for)
