@@ -53,7 +53,7 @@ static bool add_way(const struct ms_model *model, int device, const struct ms_su
         added = !line.failed && strcmp(line.at, first_line) != 0;
     }
     if (added) {
-        ms_buffer_format(out, "%s (%s of live) by way of %s", MS_BYTES(way.bytes),
+        ms_buffer_format(out, "%s (%s of live) in calls from %s; by line:", MS_BYTES(way.bytes),
                          MS_PERCENT(way.bytes, moment->live_bytes), line.at);
     }
     ms_buffer_free(&line);

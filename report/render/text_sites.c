@@ -237,11 +237,12 @@ void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int 
     struct line *all = (struct line *)lines.at;
     const size_t kept = lines.bytes / sizeof(*all);
 
-    ms_buffer_format(
-        out, "\nWho asked for what was live when live bytes peaked, after %s%s   (parts of %s)\n",
-        ms_duration_text(peak.time_ns, bytes, sizeof(bytes)),
-        all_bytes > live_bytes ? ", and for what the driver served beside it" : "",
-        ms_bytes_text(all_bytes, whole, sizeof(whole)));
+    ms_buffer_format(out,
+                     "\nWho asked for what was live when live bytes peaked, after %s%s   (parts of "
+                     "%s; allocations of the whole run)\n",
+                     ms_duration_text(peak.time_ns, bytes, sizeof(bytes)),
+                     all_bytes > live_bytes ? ", and for what the driver served beside it" : "",
+                     ms_bytes_text(all_bytes, whole, sizeof(whole)));
     for (size_t i = 0; i < kept && i < LISTED_LINES; i++) {
         ms_buffer_format(out, "  %11s  %7s  ",
                          ms_bytes_text(all[i].at_peak_bytes, bytes, sizeof(bytes)),

@@ -156,7 +156,7 @@ Test(held, the_way_is_the_line_that_called_all_of_them)
     cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
     cr_expect_str_eq(way.frame.function, "train");
     cr_expect_eq(way.bytes, 3 * KEPT);
-    expect_said("  holds  300.0 MiB (97.4 % of live) by way of train.py in train\n");
+    expect_said("  holds  300.0 MiB (97.4 % of live) in calls from train.py in train; by line:\n");
 }
 
 Test(held, the_way_goes_as_deep_as_most_of_it)
