@@ -38,8 +38,8 @@ def scaled_to(value: int, shift: int, scale: int) -> int:
 
 
 def bytes_text(value: int, other: int | None = None) -> str:
-    """As report.txt writes it (units.c); beside another figure, in the unit of the lesser, or in the
-    next smaller one if both read alike."""
+    """As report.txt writes it (units.c); beside another figure, in the unit of the lesser, or
+    in the next smaller one if both read alike."""
     other = value if other is None else other
     least = min(value, other)
     for place, (unit, shift, scale) in enumerate(UNITS if least >= 1 << 10 else ()):
