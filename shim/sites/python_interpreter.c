@@ -15,11 +15,19 @@
 
 #define SEARCH_EVERY 256u /* captures of a thread between two searches; a power of two */
 
-static struct ms_python_interpreter found;
+/* Threads may search at the same time: none waits for another one, which may hold the loader's
+ * lock, and none goes without its frames meanwhile. Each one writes a result of its own; the first
+ * that is ready counts. */
+struct result {
+    struct ms_python_interpreter found;
+    char refusal[160];
+};
+enum { RESULTS_MAX = 16 };
+static struct result results[RESULTS_MAX];
+static atomic_uint results_taken;
 static const struct ms_python_interpreter *_Atomic current;
-static char sentence[160];
 static const char *_Atomic refusal;
-static atomic_flag looking = ATOMIC_FLAG_INIT;
+static atomic_ullong watched; /* the loader's count of libraries at the last search */
 static _Thread_local uint32_t captures __attribute__((tls_model("initial-exec")));
 
 const char *ms_python_refusal(void)
@@ -27,11 +35,14 @@ const char *ms_python_refusal(void)
     return atomic_load_explicit(&refusal, memory_order_acquire);
 }
 
-static void refuse(uint32_t version, const char *why)
+static void refuse(struct result *result, uint32_t version, const char *why)
 {
-    (void)snprintf(sentence, sizeof(sentence), "Python %u.%u%s: its frames cannot be read here",
-                   version >> 8, version & 255, why);
-    atomic_store_explicit(&refusal, sentence, memory_order_release);
+    (void)snprintf(result->refusal, sizeof(result->refusal),
+                   "Python %u.%u%s: its frames cannot be read here", version >> 8, version & 255,
+                   why);
+    const char *none = NULL;
+    (void)atomic_compare_exchange_strong_explicit(&refusal, &none, result->refusal,
+                                                  memory_order_release, memory_order_relaxed);
 }
 
 static uint32_t number(const char **text)
@@ -85,40 +96,41 @@ static bool bind_functions(const struct ms_loaded_elf *elf, struct ms_python_int
     return out->own_thread != NULL && out->finalizing != NULL && (out->layout.active || several);
 }
 
-static void recognize(const struct ms_loaded_elf *elf)
+static void recognize(const struct ms_loaded_elf *elf, struct result *result)
 {
+    struct ms_python_interpreter *python = &result->found;
     const char *(*get_version)(void);
     BIND(get_version, elf, "Py_GetVersion");
     const char *text = get_version != NULL ? get_version() : "";
     uint32_t version = version_of(text);
     if (strstr(text, "free-threading") != NULL) {
-        refuse(version, " without the GIL");
-    } else if (!ms_python_layout(version, ms_elf_variable(elf, "_PyRuntime"), &found.layout)) {
-        refuse(version, "");
-    } else if (!objects_fit(elf) || !bind_functions(elf, &found)) {
-        refuse(version, ", built with options that change its objects");
+        refuse(result, version, " without the GIL");
+    } else if (!ms_python_layout(version, ms_elf_variable(elf, "_PyRuntime"), &python->layout)) {
+        refuse(result, version, "");
+    } else if (!objects_fit(elf) || !bind_functions(elf, python)) {
+        refuse(result, version, ", built with options that change its objects");
     } else {
-        found.code_type = (uint64_t)ms_elf_variable(elf, "PyCode_Type");
-        atomic_store_explicit(&current, &found, memory_order_release);
+        python->code_type = (uint64_t)ms_elf_variable(elf, "PyCode_Type");
+        const struct ms_python_interpreter *none = NULL;
+        (void)atomic_compare_exchange_strong_explicit(&current, &none, python, memory_order_release,
+                                                      memory_order_relaxed);
     }
 }
 
-static const struct ms_python_interpreter *find_interpreter(void)
+static void search(void)
 {
-    static uint64_t watched; /* the loader's count of libraries at the last search */
-    if (ms_python_refusal() != NULL || atomic_flag_test_and_set(&looking)) {
-        return NULL;
-    }
     struct ms_loaded_elf elf;
-    uint64_t libraries = ms_elf_generation();
-    if (libraries != watched) {
-        watched = libraries;
-        if (ms_elf_defining("PyGILState_GetThisThreadState", &elf)) {
-            recognize(&elf);
+    unsigned long long libraries = ms_elf_generation();
+    if (libraries == atomic_load_explicit(&watched, memory_order_acquire)) {
+        return;
+    }
+    if (ms_elf_defining("PyGILState_GetThisThreadState", &elf)) {
+        unsigned taken = atomic_fetch_add_explicit(&results_taken, 1, memory_order_relaxed);
+        if (taken < RESULTS_MAX) {
+            recognize(&elf, &results[taken]);
         }
     }
-    atomic_flag_clear(&looking);
-    return atomic_load_explicit(&current, memory_order_acquire);
+    atomic_store_explicit(&watched, libraries, memory_order_release);
 }
 
 const struct ms_python_interpreter *ms_python_interpreter(void)
@@ -128,7 +140,10 @@ const struct ms_python_interpreter *ms_python_interpreter(void)
     if (known != NULL) {
         return known;
     }
-    return captures++ % SEARCH_EVERY == 0 ? find_interpreter() : NULL;
+    if (captures++ % SEARCH_EVERY == 0 && ms_python_refusal() == NULL) {
+        search();
+    }
+    return atomic_load_explicit(&current, memory_order_acquire);
 }
 
 /* If process_vm_readv is forbidden: asks by a system call that reads a signal set, and only then

@@ -441,10 +441,12 @@ class Threads(FramesTest):
 
         churning = threading.Thread(target=churn)
         churning.start()
-        for _ in range(2000):
-            self.assertEqual(capture().flags, INTERPRETER)
-        stop.set()
-        churning.join()
+        try:
+            for _ in range(2000):
+                self.assertEqual(capture().flags, INTERPRETER)
+        finally:
+            stop.set()
+            churning.join()
 
 
 class SubInterpreters(FramesTest):

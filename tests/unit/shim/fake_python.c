@@ -30,6 +30,11 @@ struct fake_python *fake_python(void)
 
 const char *Py_GetVersion(void)
 {
+    void (*once)(void) = fake.on_version;
+    fake.on_version = NULL;
+    if (once != NULL) {
+        once();
+    }
     return fake.version;
 }
 

@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 struct fake_python {
-    const char *version; /* what Py_GetVersion says */
-    void *thread;        /* this thread's state */
+    const char *version;      /* what Py_GetVersion says */
+    void (*on_version)(void); /* called first, once, by the first Py_GetVersion; or null */
+    void *thread;             /* this thread's state */
     int finalizing;
     uint64_t *runtime; /* _PyRuntime, 512 words */
     void **code_type;  /* PyCode_Type; word 1 is its type */

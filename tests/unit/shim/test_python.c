@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -134,6 +135,29 @@ Test(python, frames_of_3_12)
     cr_assert_eq(stack.frames[0].flags, MS_PYTHON_ENTRY);
     cr_assert_neq(stack.frames[0].identity, stack.frames[1].identity);
     cr_assert_null(ms_python_refusal());
+}
+
+static void *capture_here(void *stack)
+{
+    *(struct ms_python_stack *)stack = capture(64);
+    return NULL;
+}
+
+static void capture_meanwhile(void)
+{
+    struct ms_python_stack stack;
+    pthread_t other;
+    cr_assert_eq(pthread_create(&other, NULL, capture_here, &stack), 0);
+    pthread_join(other, NULL);
+    cr_assert(stack.interpreter);
+    cr_assert_eq(stack.count, 3);
+}
+
+Test(python, frames_are_read_while_another_thread_searches_the_interpreter)
+{
+    load_3_12(3);
+    fake->on_version = capture_meanwhile;
+    expect(capture(64), 3, false, false);
 }
 
 Test(python, entries_are_what_c_called)
