@@ -94,12 +94,12 @@ static bool may_change_backing(struct ms_pool *pool)
 }
 
 /* The sources of a fill's chunks; each includes those before it. */
-enum source { BUDGET, IDLE, HOLES, LIVE };
+enum fill_source { BUDGET, IDLE, HOLES, LIVE };
 
 /* Makes spares of `bytes` that stand behind some range. new_bytes: all chunks that the request
  * needs, these included. */
 static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, uint64_t new_bytes,
-                                enum source source, uint64_t *taken_bytes)
+                                enum fill_source source, uint64_t *taken_bytes)
     MS_REQUIRES(ms_growth_role)
 {
     switch (source) {
@@ -114,7 +114,7 @@ static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, uint64_t n
 
 /* Makes spares of idle chunks, and of those in holes of arenas or behind live memory, if all that
  * and the budget suffice together. */
-static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum source source)
+static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum fill_source source)
     MS_REQUIRES(ms_growth_role)
 {
     uint64_t taken_bytes = 0;
@@ -137,8 +137,8 @@ enum where { BEST, FRESH, VIEWED };
 
 /* A block on claimed granules of which the first or the last, or both, are views. */
 static ms_status_t fill_view(struct ms_pool *pool, const struct ms_request *request,
-                             struct ms_view *view, enum source source, struct ms_block_info *out)
-    MS_REQUIRES(ms_growth_role)
+                             struct ms_view *view, enum fill_source source,
+                             struct ms_block_info *out) MS_REQUIRES(ms_growth_role)
 {
     ms_status_t status = take_chunks(pool, view->bytes, source);
     if (status != MS_OK) {
@@ -157,7 +157,7 @@ static ms_status_t fill_view(struct ms_pool *pool, const struct ms_request *requ
 
 /* Finds a place and claims it, backs it, and makes the block. */
 static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *request,
-                              uint64_t bytes, enum where where, enum source source,
+                              uint64_t bytes, enum where where, enum fill_source source,
                               struct ms_block_info *out) MS_REQUIRES(ms_growth_role)
 {
     struct ms_placement place;
@@ -223,7 +223,8 @@ static ms_status_t need_hole(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(m
 }
 
 static ms_status_t grow(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                        enum source source, struct ms_block_info *out) MS_REQUIRES(ms_growth_role)
+                        enum fill_source source, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
 {
     if (pool->granule_bytes == 0) {
         return source != BUDGET ? MS_ERR_NO_MEMORY : grow_plain(pool, request, bytes, out);

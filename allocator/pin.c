@@ -41,17 +41,17 @@ static void set_pinned(struct ms_pool *pool, struct ms_range *range, bool pinned
 }
 
 /* The slots to pin. The block may be freed meanwhile, so this does not point to it. */
-struct site {
+struct pin_site {
     struct ms_segment *segment;
     uint64_t from, to;             /* all that it lies on */
     uint64_t arena_from, arena_to; /* those that may be unbacked */
 };
 
 /* State lock. */
-static struct site site_of(const struct ms_pool *pool, const struct ms_range *range)
+static struct pin_site site_of(const struct ms_pool *pool, const struct ms_range *range)
     MS_REQUIRES(ms_state_role)
 {
-    struct site site = {.segment = range->segment};
+    struct pin_site site = {.segment = range->segment};
     if (!range->segment->plain) {
         slots_around(pool, range, &site.from, &site.to);
     }
@@ -63,7 +63,7 @@ static struct site site_of(const struct ms_pool *pool, const struct ms_range *ra
 
 /* Backs all of the site by device memory: whoever has the block's identity may use any part of
  * it. */
-static ms_status_t back_on_device(struct ms_pool *pool, const struct site *site)
+static ms_status_t back_on_device(struct ms_pool *pool, const struct pin_site *site)
     MS_REQUIRES(ms_growth_role)
 {
     ms_status_t status = MS_OK;
@@ -87,7 +87,7 @@ static ms_status_t pin(struct ms_pool *pool, ms_addr_t addr, struct ms_range **o
     ms_state_acquire(pool);
     struct ms_range *range = ms_block_around(pool, addr);
     bool pinned = range != NULL && range->pinned;
-    struct site site = {0};
+    struct pin_site site = {0};
     if (range != NULL) {
         site = site_of(pool, range);
         set_pinned(pool, range, true);
@@ -137,7 +137,7 @@ ms_status_t ms_pool_pin_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
 }
 
 /* Growth lock: nothing changes behind a pinned block. */
-static ms_status_t visit_chunks(struct ms_pool *pool, const struct site *site, ms_addr_t addr,
+static ms_status_t visit_chunks(struct ms_pool *pool, const struct pin_site *site, ms_addr_t addr,
                                 const struct ms_chunk_visitor *visitor, uint64_t *offset_bytes)
     MS_REQUIRES(ms_growth_role)
 {
@@ -174,7 +174,7 @@ ms_status_t ms_pool_pin_chunks(ms_pool_t *pool, ms_addr_t addr,
     if (status == MS_OK) {
         ms_state_acquire(pool);
         ms_range_info(range, out);
-        const struct site site = site_of(pool, range);
+        const struct pin_site site = site_of(pool, range);
         ms_state_release(pool);
         status = visit_chunks(pool, &site, out->addr, visitor, offset_bytes);
     }

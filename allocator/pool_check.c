@@ -13,7 +13,7 @@
 #include "allocator/space/starts.h"
 #include "allocator/space/tiling.h"
 
-struct walk {
+struct pool_walk {
     struct ms_pool *pool;
     char *why;
     size_t why_bytes;
@@ -23,7 +23,7 @@ struct walk {
     uint64_t idle_ranges, batched_ranges, holes, lent_ranges, twins;
 };
 
-__attribute__((format(printf, 3, 4))) static bool check(struct walk *walk, bool holds,
+__attribute__((format(printf, 3, 4))) static bool check(struct pool_walk *walk, bool holds,
                                                         const char *format, ...)
 {
     if (!holds && !walk->failed) {
@@ -46,13 +46,13 @@ static bool is_taken(const struct ms_segment *segment, uint64_t slot)
 
 /* Whether a device that kept failing may have left a live block without backing, which an event
  * reports. */
-static bool is_reported_lost(const struct walk *walk) MS_REQUIRES(ms_state_role)
+static bool is_reported_lost(const struct pool_walk *walk) MS_REQUIRES(ms_state_role)
 {
     return walk->pool->count.spill.lost_bytes > 0;
 }
 
 /* Checks that chunks stand behind every byte of the range, or behind none of a hole. */
-static void check_backing(struct walk *walk, const struct ms_range *range)
+static void check_backing(struct pool_walk *walk, const struct ms_range *range)
     MS_REQUIRES(ms_state_role)
 {
     const struct ms_segment *segment = range->segment;
@@ -91,7 +91,8 @@ static bool list_holds(const struct ms_range *list, const struct ms_range *range
            (next == NULL || next->free.batch_prev == range);
 }
 
-static void check_free(struct walk *walk, const struct ms_range *range) MS_REQUIRES(ms_state_role)
+static void check_free(struct pool_walk *walk, const struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
 {
     struct ms_pool *pool = walk->pool;
     const struct ms_batch *batch = range->free.batch;
@@ -114,7 +115,7 @@ static void check_free(struct walk *walk, const struct ms_range *range) MS_REQUI
           "free range at %#lx is not found by its size", addr);
 }
 
-static void check_live(struct walk *walk, const struct ms_range *range)
+static void check_live(struct pool_walk *walk, const struct ms_range *range)
 {
     unsigned long addr = (unsigned long)range->addr;
     const struct ms_segment *segment = range->segment;
@@ -132,7 +133,8 @@ static void check_live(struct walk *walk, const struct ms_range *range)
           (unsigned long)ms_range_asked_bytes(range), (unsigned long)range->bytes);
 }
 
-static void check_range(struct walk *walk, const struct ms_range *range) MS_REQUIRES(ms_state_role)
+static void check_range(struct pool_walk *walk, const struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
 {
     unsigned long addr = (unsigned long)range->addr;
     check(walk, range->bytes > 0 && range->bytes % MS_BLOCK_ALIGNMENT_BYTES == 0,
@@ -162,7 +164,7 @@ static bool before_twin(const struct ms_chunk *chunk)
 
 /* Checks a chunk that is mapped twice. It is cut at one offset: one mapping has what is before it,
  * the other what is behind it, so that no byte is handed out twice. */
-static void check_view(struct walk *walk, const struct ms_chunk *chunk)
+static void check_view(struct pool_walk *walk, const struct ms_chunk *chunk)
 {
     uint64_t granule = walk->pool->granule_bytes;
     const struct ms_chunk *twin = chunk->twin;
@@ -189,7 +191,7 @@ static void check_view(struct walk *walk, const struct ms_chunk *chunk)
           (unsigned long)others->bytes);
 }
 
-static void check_slots(struct walk *walk, const struct ms_segment *segment)
+static void check_slots(struct pool_walk *walk, const struct ms_segment *segment)
     MS_REQUIRES(ms_growth_role)
 {
     for (uint64_t slot = 0; slot < segment->slot_count && !walk->failed; slot++) {
@@ -214,7 +216,7 @@ static void check_slots(struct walk *walk, const struct ms_segment *segment)
 }
 
 /* Arenas, granule by granule. ms_arenas_is_valid checks which of them tensors touch. */
-static void check_granules(struct walk *walk, const struct ms_segment *segment)
+static void check_granules(struct pool_walk *walk, const struct ms_segment *segment)
 {
     for (uint64_t slot = 0; slot < segment->slot_count && !walk->failed; slot++) {
         const struct ms_granule *granule = &segment->granules[slot];
@@ -240,7 +242,7 @@ static void check_granules(struct walk *walk, const struct ms_segment *segment)
     }
 }
 
-static void check_segment(struct walk *walk, const struct ms_segment *segment)
+static void check_segment(struct pool_walk *walk, const struct ms_segment *segment)
     MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     ms_addr_t at = segment->base;
@@ -260,7 +262,7 @@ static void check_segment(struct walk *walk, const struct ms_segment *segment)
     }
 }
 
-static void check_orders(struct walk *walk) MS_REQUIRES(ms_state_role)
+static void check_orders(struct pool_walk *walk) MS_REQUIRES(ms_state_role)
 {
     uint64_t ranges = 0;
     const struct ms_orders *orders = &walk->pool->orders;
@@ -303,13 +305,13 @@ static void check_orders(struct walk *walk) MS_REQUIRES(ms_state_role)
           (unsigned long)holes);
 }
 
-static void check_sum(struct walk *walk, const char *what, uint64_t walked, uint64_t counted)
+static void check_sum(struct pool_walk *walk, const char *what, uint64_t walked, uint64_t counted)
 {
     check(walk, walked == counted, "%s: %lu by the walk, %lu by the counters", what,
           (unsigned long)walked, (unsigned long)counted);
 }
 
-static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_role)
+static void check_sums(struct pool_walk *walk) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     struct ms_pool *pool = walk->pool;
     const struct ms_pool_counters *count = &pool->count;
@@ -372,7 +374,7 @@ static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_r
 static bool books_hold(struct ms_pool *pool, bool at_rest, char *why, size_t why_bytes)
     MS_REQUIRES(ms_growth_role)
 {
-    struct walk walk = {.pool = pool, .at_rest = at_rest, .why = why, .why_bytes = why_bytes};
+    struct pool_walk walk = {.pool = pool, .at_rest = at_rest, .why = why, .why_bytes = why_bytes};
     ms_state_acquire(pool);
     for (size_t at = 0; at < pool->segment_count; at++) {
         const struct ms_segment *segment = pool->segments[at];

@@ -3,7 +3,8 @@
 
 A file may include headers of its own folder and of the folders that its folder may use. With
 --build, the built libraries are looked at too: a room may call only functions of its own and of the
-rooms that it may use. And no two structs of the product have the same tag.
+rooms that it may use. And no two structs of the product have the same tag, not even two that each
+file keeps to itself: a search, and a debugger, then find the one that is meant.
 
     arrows.py [--build DIR]     prints what breaks a rule; status 1 where something does
     arrows.py --sizes           prints how many files and lines each folder has
@@ -107,9 +108,7 @@ def sources() -> list[Path]:
 def tags_twice(files: list[Path]) -> list[str]:
     places: dict[str, list[str]] = defaultdict(list)
     for file in files:
-        for tag in re.findall(
-            r"^(?:struct|union|enum) (ms_\w+) \{", file.read_text(), re.MULTILINE
-        ):
+        for tag in re.findall(r"\b(?:struct|union|enum) (\w+) \{", file.read_text()):
             places[tag].append(file.relative_to(ROOT).as_posix())
     return [
         f"{tag} is defined more than once: {', '.join(at)}"

@@ -173,9 +173,9 @@ uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pe
 /* ---- victims */
 
 /* A host chunk of one granule becomes cover for the hole that it leaves; a larger one does not. */
-enum kind { ON_DEVICE, ON_HOST, LARGE_ON_HOST };
+enum slot_kind { ON_DEVICE, ON_HOST, LARGE_ON_HOST };
 
-static enum kind kind_of(const struct ms_pool *pool, const struct ms_chunk *chunk)
+static enum slot_kind kind_of(const struct ms_pool *pool, const struct ms_chunk *chunk)
 {
     if (!chunk->host) {
         return ON_DEVICE;
@@ -185,7 +185,7 @@ static enum kind kind_of(const struct ms_pool *pool, const struct ms_chunk *chun
 
 struct victims {
     const struct ms_choice *choice;
-    enum kind kind;
+    enum slot_kind kind;
     struct ms_victim *heap;
     size_t count, room;
 };
@@ -217,7 +217,7 @@ static void make_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 
 /* Empties the slots of the best chunks, for enough_bytes (large ones on the host: not beyond that)
  * or all. Lists the chunks by `next`. */
-static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, enum kind kind)
+static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, enum slot_kind kind)
     MS_REQUIRES(ms_growth_role)
 {
     make_room(pool);

@@ -15,7 +15,7 @@ enum {
 
 /* ---- pieces */
 
-struct pieces {
+struct view_pieces {
     uint64_t granule;
     struct ms_view_piece ends[PIECES], begins[PIECES];
     size_t end_count, begin_count;
@@ -45,7 +45,8 @@ static bool may_view(const struct ms_pool *pool, const struct ms_range *range, m
     return true;
 }
 
-static void note_pieces(const struct ms_pool *pool, struct pieces *pieces, struct ms_range *range)
+static void note_pieces(const struct ms_pool *pool, struct view_pieces *pieces,
+                        struct ms_range *range)
 {
     uint64_t granule = pool->granule_bytes;
     ms_addr_t end = range->addr + range->bytes;
@@ -65,7 +66,7 @@ static void note_pieces(const struct ms_pool *pool, struct pieces *pieces, struc
 }
 
 static void find_pieces(const struct ms_pool *pool, const struct ms_bins *bins,
-                        struct pieces *pieces)
+                        struct view_pieces *pieces)
 {
     struct ms_range *range = ms_range_tree_at_least(bins->large, 0, 0);
     for (; range != NULL && pieces->visited < RANGES_MOST;
@@ -84,14 +85,15 @@ static void find_pieces(const struct ms_pool *pool, const struct ms_bins *bins,
 
 /* ---- plans */
 
-struct choice {
+struct view_choice {
     uint64_t granule, whole, rest; /* the request: whole granules, and the bytes beyond them */
     struct ms_view_plan *best;
     uint64_t best_waste_bytes;
     unsigned best_maps; /* 0: there is no plan yet */
 };
 
-static void consider(struct choice *choice, const struct ms_view_plan *plan, uint64_t waste_bytes)
+static void consider(struct view_choice *choice, const struct ms_view_plan *plan,
+                     uint64_t waste_bytes)
 {
     unsigned maps = (plan->head.bytes != 0 ? 1 : 0) + (plan->tail.bytes != 0 ? 1 : 0);
     bool better = choice->best_maps == 0 || plan->chunks < choice->best->chunks;
@@ -107,7 +109,7 @@ static void consider(struct choice *choice, const struct ms_view_plan *plan, uin
 }
 
 /* Considers one piece for all of the rest. */
-static void consider_single(struct choice *choice, const struct ms_view_piece *piece, bool end)
+static void consider_single(struct view_choice *choice, const struct ms_view_piece *piece, bool end)
 {
     if (piece->bytes < choice->rest) {
         return;
@@ -124,7 +126,7 @@ static void consider_single(struct choice *choice, const struct ms_view_piece *p
 
 /* Considers a pair: the block begins with all of one piece and ends with as much of another as it
  * needs. */
-static void consider_pair(struct choice *choice, const struct ms_view_piece *end,
+static void consider_pair(struct view_choice *choice, const struct ms_view_piece *end,
                           const struct ms_view_piece *begin)
 {
     bool one_chunk = end->addr / choice->granule == begin->addr / choice->granule;
@@ -148,13 +150,13 @@ bool ms_view_find(struct ms_pool *pool, uint64_t bytes, uint64_t most, struct ms
         bytes % granule == 0) {
         return false;
     }
-    struct pieces pieces = {.granule = granule};
+    struct view_pieces pieces = {.granule = granule};
     for (int region = 0; region < MS_REGIONS; region++) {
         pieces.visited = 0;
         find_pieces(pool, &pool->orders.idle.bins[region], &pieces);
     }
     *out = (struct ms_view_plan){0};
-    struct choice choice = {
+    struct view_choice choice = {
         .granule = granule, .whole = bytes / granule, .rest = bytes % granule, .best = out};
     for (size_t a = 0; a < pieces.end_count; a++) {
         consider_single(&choice, &pieces.ends[a], true);

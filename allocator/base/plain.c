@@ -37,13 +37,13 @@ size_t ms_utf8_length(const char *text, unsigned *code_point)
     return length;
 }
 
-struct span {
+struct character_span {
     unsigned first, last;
 };
 
 bool ms_is_plain(unsigned code_point)
 {
-    static const struct span others[] = {
+    static const struct character_span others[] = {
         {0x00, 0x1f},       /* C0 */
         {0x7f, 0x9f},       /* delete, and C1: 0x9b is an escape sequence's beginning */
         {0x061c, 0x061c},   /* the Arabic letter mark */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-struct entry {
+struct string_entry {
     uint64_t hash; /* not 0 */
     size_t number;
 };
@@ -32,10 +32,10 @@ const char *ms_strings_at(const struct ms_strings *strings, size_t number, size_
 }
 
 /* The text's entry, or the free slot where it belongs. */
-static struct entry *entry_of(const struct ms_strings *strings, const char *text, size_t bytes,
-                              uint64_t hash)
+static struct string_entry *entry_of(const struct ms_strings *strings, const char *text,
+                                     size_t bytes, uint64_t hash)
 {
-    struct entry *entry = ms_table_slot(&strings->numbers, sizeof(*entry), hash);
+    struct string_entry *entry = ms_table_slot(&strings->numbers, sizeof(*entry), hash);
 
     while (entry->hash != 0) {
         size_t other_bytes;
@@ -54,7 +54,7 @@ size_t ms_strings_add(struct ms_strings *strings, const char *text, size_t bytes
     const uint64_t hash = hash_of(text, bytes);
     const size_t start = strings->text.bytes;
     struct ms_string_part *part;
-    struct entry *entry;
+    struct string_entry *entry;
     char *to;
 
     if (added) {
@@ -89,5 +89,5 @@ void ms_strings_free(struct ms_strings *strings)
 {
     ms_buffer_free(&strings->text);
     ms_buffer_free(&strings->parts);
-    ms_table_free(&strings->numbers, sizeof(struct entry));
+    ms_table_free(&strings->numbers, sizeof(struct string_entry));
 }

@@ -65,7 +65,7 @@ bool ms_place_tight(const struct ms_pool *pool)
 
 /* ---- gaps */
 
-struct gap {
+struct space_gap {
     struct ms_range *first;
     ms_addr_t begin, end;
 };
@@ -77,7 +77,7 @@ static bool joinable(const struct ms_range *range, ms_stream_t stream, bool hole
            (ms_range_usable(range, stream) || (holes_too && range->state == MS_RANGE_HOLE));
 }
 
-static struct gap gap_around(struct ms_range *range, ms_stream_t stream, bool holes_too)
+static struct space_gap gap_around(struct ms_range *range, ms_stream_t stream, bool holes_too)
     MS_REQUIRES(ms_state_role)
 {
     struct ms_range *first = range;
@@ -88,7 +88,8 @@ static struct gap gap_around(struct ms_range *range, ms_stream_t stream, bool ho
     for (int k = 0; k < REACH && joinable(last->next, stream, holes_too); k++) {
         last = last->next;
     }
-    return (struct gap){.first = first, .begin = first->addr, .end = last->addr + last->bytes};
+    return (struct space_gap){
+        .first = first, .begin = first->addr, .end = last->addr + last->bytes};
 }
 
 static bool closed_by(const struct ms_range *neighbour)
@@ -104,7 +105,7 @@ static bool whole_gap(const struct ms_range *range)
 
 /* ---- the search */
 
-struct search {
+struct place_search {
     uint64_t granule, bytes;
     unsigned granule_shift; /* log2 of the granule's bytes: a division costs as much as all else of
                                a candidate */
@@ -115,13 +116,14 @@ struct search {
     uint64_t best_gap_bytes;
 };
 
-static inline bool on_chunk(const struct search *search, ms_addr_t addr)
+static inline bool on_chunk(const struct place_search *search, ms_addr_t addr)
 {
     return (addr & (search->granule - 1)) == 0;
 }
 
 /* Chunks that the request at `addr` would touch and no neighbour of the gap touches. */
-static uint64_t new_chunks(const struct search *search, const struct gap *gap, ms_addr_t addr)
+static uint64_t new_chunks(const struct place_search *search, const struct space_gap *gap,
+                           ms_addr_t addr)
 {
     const unsigned shift = search->granule_shift;
     uint64_t first = addr >> shift;
@@ -134,7 +136,7 @@ static uint64_t new_chunks(const struct search *search, const struct gap *gap, m
 }
 
 /* Bytes of the place without backing. */
-static uint64_t unbacked_bytes(const struct search *search, const struct ms_placement *place)
+static uint64_t unbacked_bytes(const struct place_search *search, const struct ms_placement *place)
 {
     uint64_t sum_bytes = 0;
     ms_addr_t begin = place->addr & ~(search->granule - 1);
@@ -149,7 +151,7 @@ static uint64_t unbacked_bytes(const struct search *search, const struct ms_plac
     return sum_bytes;
 }
 
-static void consider_at(struct search *search, const struct gap *gap, ms_addr_t addr)
+static void consider_at(struct place_search *search, const struct space_gap *gap, ms_addr_t addr)
 {
     struct ms_placement place = {.first = gap->first, .addr = addr};
     place.unbacked_bytes = search->holes_too ? unbacked_bytes(search, &place) : 0;
@@ -169,9 +171,9 @@ static void consider_at(struct search *search, const struct gap *gap, ms_addr_t 
     }
 }
 
-static void consider(struct search *search, struct ms_range *range) MS_REQUIRES(ms_state_role)
+static void consider(struct place_search *search, struct ms_range *range) MS_REQUIRES(ms_state_role)
 {
-    struct gap gap = gap_around(range, search->stream, search->holes_too);
+    struct space_gap gap = gap_around(range, search->stream, search->holes_too);
     bool whole = on_chunk(search, search->bytes);
     ms_addr_t low = whole ? ms_round_up(gap.begin, search->granule) : gap.begin;
     if (low + search->bytes > gap.end) {
@@ -186,7 +188,7 @@ static void consider(struct search *search, struct ms_range *range) MS_REQUIRES(
 
 /* Whether this range and larger ones offer nothing better: the best place already touches as few
  * chunks as possible, with both its edges shared, and their gaps are no tighter. */
-static bool settled(const struct search *search, const struct ms_range *range)
+static bool settled(const struct place_search *search, const struct ms_range *range)
 {
     uint64_t least = ms_round_up(search->bytes, search->granule) >> search->granule_shift;
     least = least > 2 ? least - 2 : 0;
@@ -196,8 +198,8 @@ static bool settled(const struct search *search, const struct ms_range *range)
 
 /* Considers the tightest ranges that have room, or nearly; then the largest of the others, which
  * need room from their neighbours. */
-static void consider_tree(struct search *search, struct ms_treap_node *root, uint64_t room_bytes)
-    MS_REQUIRES(ms_state_role)
+static void consider_tree(struct place_search *search, struct ms_treap_node *root,
+                          uint64_t room_bytes) MS_REQUIRES(ms_state_role)
 {
     struct ms_range *from = ms_range_tree_at_least(root, room_bytes, 0);
     struct ms_range *range = from;
@@ -217,13 +219,13 @@ bool ms_place_best(struct ms_pool *pool, ms_stream_t stream, uint64_t bytes, boo
 {
     enum ms_region region = ms_region_of(pool, bytes);
     *out = (struct ms_placement){0};
-    struct search search = {.granule = pool->granule_bytes,
-                            .bytes = bytes,
-                            .granule_shift = (unsigned)__builtin_ctzll(pool->granule_bytes),
-                            .stream = stream,
-                            .holes_too = holes_too,
-                            .best = out,
-                            .best_cost = UINT64_MAX};
+    struct place_search search = {.granule = pool->granule_bytes,
+                                  .bytes = bytes,
+                                  .granule_shift = (unsigned)__builtin_ctzll(pool->granule_bytes),
+                                  .stream = stream,
+                                  .holes_too = holes_too,
+                                  .best = out,
+                                  .best_cost = UINT64_MAX};
     struct ms_order *own =
         stream == MS_STREAM_DEVICE ? NULL : ms_orders_find(&pool->orders, stream);
     consider_tree(&search, pool->orders.idle.bins[region].large, bytes);

@@ -18,7 +18,7 @@ enum { TURNS = 24 };
 /* The smallest set of chunks that can be exchanged by itself: some old ones, and new ones for the
  * same slots. Both linked by `next`, in the order of their slots; a chunk with a segment is
  * mapped. */
-struct group {
+struct chunk_group {
     struct ms_segment *segment;
     uint64_t slot, end;
     struct ms_chunk *old, *fresh;
@@ -58,7 +58,7 @@ static bool take_off(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(ms
 }
 
 /* Maps those that are not mapped. */
-static bool put(struct ms_pool *pool, const struct group *group, struct ms_chunk *list)
+static bool put(struct ms_pool *pool, const struct chunk_group *group, struct ms_chunk *list)
     MS_REQUIRES(ms_growth_role)
 {
     uint64_t slot = group->slot;
@@ -71,12 +71,13 @@ static bool put(struct ms_pool *pool, const struct group *group, struct ms_chunk
     return ms_backing_give_access(pool, group->segment, group->slot, group->end) == MS_OK;
 }
 
-static bool go_on(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
+static bool go_on(struct ms_pool *pool, const struct chunk_group *group) MS_REQUIRES(ms_growth_role)
 {
     return take_off(pool, group->old) && put(pool, group, group->fresh);
 }
 
-static bool go_back(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
+static bool go_back(struct ms_pool *pool, const struct chunk_group *group)
+    MS_REQUIRES(ms_growth_role)
 {
     return take_off(pool, group->fresh) && put(pool, group, group->old);
 }
@@ -108,7 +109,8 @@ static void note_spilled_again(struct ms_pool *pool, struct ms_chunk *chunk)
 }
 
 /* The new chunks are in place: the old ones become spares. */
-static void went_on(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
+static void went_on(struct ms_pool *pool, const struct chunk_group *group)
+    MS_REQUIRES(ms_growth_role)
 {
     for (struct ms_chunk *chunk = group->fresh; chunk != NULL; chunk = chunk->next) {
         if (chunk->host) {
@@ -118,7 +120,8 @@ static void went_on(struct ms_pool *pool, const struct group *group) MS_REQUIRES
     ms_backing_add_spares(pool, group->old);
 }
 
-static void went_back(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
+static void went_back(struct ms_pool *pool, const struct chunk_group *group)
+    MS_REQUIRES(ms_growth_role)
 {
     uint64_t spilled = group->spilled;
     for (struct ms_chunk *chunk = group->old; chunk != NULL; chunk = chunk->next, spilled >>= 1) {
@@ -130,7 +133,7 @@ static void went_back(struct ms_pool *pool, const struct group *group) MS_REQUIR
 }
 
 /* Keeps a chunk that is mapped and accessible. False: it is not, and became a spare or stuck. */
-static bool keep(struct ms_pool *pool, const struct group *group, struct ms_chunk *chunk)
+static bool keep(struct ms_pool *pool, const struct chunk_group *group, struct ms_chunk *chunk)
     MS_REQUIRES(ms_growth_role)
 {
     if (chunk->segment == NULL) {
@@ -149,7 +152,7 @@ static bool keep(struct ms_pool *pool, const struct group *group, struct ms_chun
 }
 
 /* Neither side can be mapped whole: keeps the chunks that can be. */
-static void give_up(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_growth_role)
+static void give_up(struct ms_pool *pool, struct chunk_group *group) MS_REQUIRES(ms_growth_role)
 {
     pool->moving.broken = true;
     while (group->fresh != NULL) {
@@ -174,7 +177,7 @@ static void give_up(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_gr
 }
 
 /* Goes forward or back with one group until one side is in place. True: the new chunks are. */
-static bool settle(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_growth_role)
+static bool settle(struct ms_pool *pool, struct chunk_group *group) MS_REQUIRES(ms_growth_role)
 {
     for (int turn = 0; turn < TURNS; turn++) {
         if (go_on(pool, group)) {
@@ -204,10 +207,10 @@ static uint64_t pass(const struct ms_pool *pool, struct ms_chunk ***link)
 }
 
 /* Takes the next group off two lists that cover the same slots. */
-static struct group next_group(const struct ms_pool *pool, struct ms_segment *segment,
-                               uint64_t slot, struct ms_chunk **old, struct ms_chunk **fresh)
+static struct chunk_group next_group(const struct ms_pool *pool, struct ms_segment *segment,
+                                     uint64_t slot, struct ms_chunk **old, struct ms_chunk **fresh)
 {
-    struct group group = {.segment = segment, .slot = slot, .old = *old, .fresh = *fresh};
+    struct chunk_group group = {.segment = segment, .slot = slot, .old = *old, .fresh = *fresh};
     struct ms_chunk **old_link = old;
     struct ms_chunk **fresh_link = fresh;
     uint64_t old_end = slot;
@@ -283,7 +286,7 @@ ms_status_t ms_exchange(struct ms_pool *pool, const struct ms_piece *piece, enum
         (void)ms_move_unstage(pool, piece->staged_from, piece->staged_to);
     }
     for (uint64_t slot = first; slot < end;) {
-        struct group group = next_group(pool, segment, slot, &old, &fresh);
+        struct chunk_group group = next_group(pool, segment, slot, &old, &fresh);
         group.spilled = spilled;
         for (const struct ms_chunk *chunk = group.old; chunk != NULL; chunk = chunk->next) {
             spilled >>= 1;

@@ -76,7 +76,7 @@ static uint64_t run_bytes(struct ms_chunk *const *run, size_t count)
 }
 
 /* A sorted list in pieces. */
-struct pieces {
+struct list_pieces {
     struct ms_chunk *list; /* the rest of the list */
     unsigned number;       /* of the next piece */
     struct ms_chunk *run[MS_RUN_CHUNKS];
@@ -84,7 +84,7 @@ struct pieces {
     uint64_t bytes;
 };
 
-static bool next_piece(const struct ms_pool *pool, struct pieces *pieces)
+static bool next_piece(const struct ms_pool *pool, struct list_pieces *pieces)
 {
     if (pieces->list == NULL) {
         return false;
@@ -230,7 +230,7 @@ static ms_status_t stage_one(struct ms_pool *pool, struct ms_segment *segment, u
     return MS_OK;
 }
 
-static ms_status_t stage_piece(struct ms_pool *pool, const struct pieces *piece,
+static ms_status_t stage_piece(struct ms_pool *pool, const struct list_pieces *piece,
                                enum ms_location where) MS_REQUIRES(ms_growth_role)
 {
     ms_status_t status = MS_OK;
@@ -254,7 +254,7 @@ static ms_status_t stage(struct ms_pool *pool, struct ms_chunk *list, enum ms_lo
         bytes += chunk->bytes;
     }
     ms_status_t status = ms_move_need_staging(pool, bytes);
-    struct pieces pieces = {.list = list};
+    struct list_pieces pieces = {.list = list};
     while (status == MS_OK && next_piece(pool, &pieces)) {
         status = stage_piece(pool, &pieces, where);
     }
@@ -280,8 +280,8 @@ ms_status_t ms_move_copy(struct ms_pool *pool, ms_addr_t to, ms_addr_t from, uin
 
 /* The copies ahead of the exchange. */
 struct ahead {
-    struct pieces pieces; /* not copied yet */
-    uint64_t slot;        /* in the staging segment, for the next one */
+    struct list_pieces pieces; /* not copied yet */
+    uint64_t slot;             /* in the staging segment, for the next one */
     uint64_t under_way;
     ms_status_t status;
 };
@@ -291,7 +291,7 @@ struct ahead {
 static bool copy_ahead(struct ms_pool *pool, struct ahead *ahead) MS_REQUIRES(ms_growth_role)
 {
     const struct ms_device_ops *ops = pool->ops;
-    struct pieces *piece = &ahead->pieces;
+    struct list_pieces *piece = &ahead->pieces;
     while (ahead->status == MS_OK && ahead->under_way < PIECES_AHEAD && next_piece(pool, piece)) {
         ms_addr_t to = pool->moving.staging->base + ahead->slot * pool->granule_bytes;
         ahead->status = ops->copy(ops->ctx, to, addr_of(pool, piece->run[0]), piece->bytes);
@@ -309,7 +309,7 @@ static bool copy_ahead(struct ms_pool *pool, struct ahead *ahead) MS_REQUIRES(ms
 
 /* Takes the next staged chunks, for the piece, off the staging segment's front; linked by `next`.
  * Each inherits the notes of the old chunk where it begins. */
-static struct ms_chunk *take_new(struct ms_pool *pool, const struct pieces *piece,
+static struct ms_chunk *take_new(struct ms_pool *pool, const struct list_pieces *piece,
                                  enum ms_location to) MS_REQUIRES(ms_growth_role)
 {
     struct ms_moving *moving = &pool->moving;
@@ -357,7 +357,7 @@ static ms_status_t copy_and_exchange(struct ms_pool *pool, struct ms_chunk *list
     MS_REQUIRES(ms_growth_role)
 {
     struct ahead ahead = {.pieces = {.list = list}};
-    struct pieces pieces = {.list = list};
+    struct list_pieces pieces = {.list = list};
     ms_status_t status = MS_OK;
     while (!pool->moving.broken && copy_ahead(pool, &ahead) && next_piece(pool, &pieces)) {
         uint64_t from = pool->moving.taken;

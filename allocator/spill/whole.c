@@ -17,21 +17,21 @@
 /* Each turn makes at least two calls: enough for forty refusals in a row. */
 enum { TURNS = 24 };
 
-struct place {
+struct whole_place {
     struct ms_segment *segment;
     uint64_t from, to;
     struct ms_chunk *parts; /* unmapped, linked by `next` */
     struct ms_chunk *whole;
 };
 
-static uint64_t bytes_of(const struct ms_pool *pool, const struct place *place)
+static uint64_t bytes_of(const struct ms_pool *pool, const struct whole_place *place)
 {
     return (place->to - place->from) * pool->granule_bytes;
 }
 
 /* The chunks in the slots, linked by `next`. The new chunk has no place for host chunks that could
  * not come back: the device has no room. */
-static ms_status_t collect(struct place *place)
+static ms_status_t collect(struct whole_place *place)
 {
     struct ms_chunk **link = &place->parts;
     for (uint64_t slot = place->from; slot < place->to; slot++) {
@@ -56,7 +56,7 @@ static ms_status_t collect(struct place *place)
 
 /* Makes the new chunk. It may use bytes earmarked for holes: the old chunks are released once it
  * has taken their place, and nobody else gets room before. */
-static ms_status_t make(struct ms_pool *pool, struct place *place, const void *properties)
+static ms_status_t make(struct ms_pool *pool, struct whole_place *place, const void *properties)
     MS_REQUIRES(ms_growth_role)
 {
     uint64_t taken_bytes = 0;
@@ -119,7 +119,7 @@ static void give_up_new(struct ms_pool *pool, struct ms_chunk *whole) MS_REQUIRE
 
 /* ---- exchange */
 
-static bool put_new(struct ms_pool *pool, struct place *place) MS_REQUIRES(ms_growth_role)
+static bool put_new(struct ms_pool *pool, struct whole_place *place) MS_REQUIRES(ms_growth_role)
 {
     for (struct ms_chunk *part = place->parts; part != NULL; part = part->next) {
         if (part->segment != NULL && take_off(pool, part) != MS_OK) {
@@ -133,7 +133,7 @@ static bool put_new(struct ms_pool *pool, struct place *place) MS_REQUIRES(ms_gr
     return ms_backing_give_access(pool, place->segment, place->from, place->to) == MS_OK;
 }
 
-static bool put_old(struct ms_pool *pool, struct place *place) MS_REQUIRES(ms_growth_role)
+static bool put_old(struct ms_pool *pool, struct whole_place *place) MS_REQUIRES(ms_growth_role)
 {
     const uint64_t granule = pool->granule_bytes;
     if (place->whole->segment != NULL && take_off(pool, place->whole) != MS_OK) {
@@ -159,7 +159,7 @@ static void add_spares(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(
 }
 
 /* The device keeps refusing both sides. A chunk that is mapped and not accessible is stuck. */
-static void lose(struct ms_pool *pool, struct place *place) MS_REQUIRES(ms_growth_role)
+static void lose(struct ms_pool *pool, struct whole_place *place) MS_REQUIRES(ms_growth_role)
 {
     pool->moving.broken = true;
     for (uint64_t slot = place->from; slot < place->to; slot++) {
@@ -181,7 +181,8 @@ static void lose(struct ms_pool *pool, struct place *place) MS_REQUIRES(ms_growt
     }
 }
 
-static ms_status_t exchange(struct ms_pool *pool, struct place *place) MS_REQUIRES(ms_growth_role)
+static ms_status_t exchange(struct ms_pool *pool, struct whole_place *place)
+    MS_REQUIRES(ms_growth_role)
 {
     for (int turn = 0; turn < TURNS; turn++) {
         if (put_new(pool, place)) {
@@ -203,7 +204,7 @@ static ms_status_t exchange(struct ms_pool *pool, struct place *place) MS_REQUIR
 /* ---- all of it */
 
 /* The device stands still. */
-static ms_status_t move(struct ms_pool *pool, struct place *place) MS_REQUIRES(ms_growth_role)
+static ms_status_t move(struct ms_pool *pool, struct whole_place *place) MS_REQUIRES(ms_growth_role)
 {
     const struct ms_segment *aside = pool->moving.staging;
     ms_status_t status = MS_OK;
@@ -225,7 +226,7 @@ static ms_status_t move(struct ms_pool *pool, struct place *place) MS_REQUIRES(m
 ms_status_t ms_spill_make_whole(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                 uint64_t to, const void *properties)
 {
-    struct place place = {.segment = segment, .from = from, .to = to};
+    struct whole_place place = {.segment = segment, .from = from, .to = to};
     if (pool->ops->halt == NULL || pool->moving.broken) {
         return MS_ERR_NOT_SUPPORTED;
     }

@@ -6,19 +6,19 @@
 #include <string.h>
 
 /* By device and address; they do not overlap. */
-struct range {
+struct frozen_range {
     uint64_t addr, bytes;
     uint8_t device;
 };
 
-_Static_assert(sizeof(struct range) == MS_FROZEN_RANGE_BYTES, "the header says this size");
+_Static_assert(sizeof(struct frozen_range) == MS_FROZEN_RANGE_BYTES, "the header says this size");
 
 static size_t count_of(const struct ms_frozen *frozen)
 {
-    return frozen->ranges.bytes / sizeof(struct range);
+    return frozen->ranges.bytes / sizeof(struct frozen_range);
 }
 
-static bool begins_up_to(const struct range *range, uint8_t device, uint64_t addr)
+static bool begins_up_to(const struct frozen_range *range, uint8_t device, uint64_t addr)
 {
     return range->device < device || (range->device == device && range->addr <= addr);
 }
@@ -26,7 +26,7 @@ static bool begins_up_to(const struct range *range, uint8_t device, uint64_t add
 /* How many ranges begin at or before the address. */
 static size_t up_to(const struct ms_frozen *frozen, uint8_t device, uint64_t addr)
 {
-    const struct range *all = (const struct range *)frozen->ranges.at;
+    const struct frozen_range *all = (const struct frozen_range *)frozen->ranges.at;
     size_t low = 0, high = count_of(frozen);
 
     while (low < high) {
@@ -45,19 +45,19 @@ void ms_frozen_add(struct ms_frozen *frozen, const struct ms_event *event)
 {
     const size_t place = up_to(frozen, event->device, event->addr), count = count_of(frozen);
 
-    if (!ms_buffer_extend(&frozen->ranges, sizeof(struct range))) {
+    if (!ms_buffer_extend(&frozen->ranges, sizeof(struct frozen_range))) {
         return;
     }
 
-    struct range *all = (struct range *)frozen->ranges.at;
+    struct frozen_range *all = (struct frozen_range *)frozen->ranges.at;
 
     memmove(&all[place + 1], &all[place], (count - place) * sizeof(*all));
-    all[place] = (struct range){event->addr, event->bytes, event->device};
+    all[place] = (struct frozen_range){event->addr, event->bytes, event->device};
 }
 
 void ms_frozen_take(struct ms_frozen *frozen, uint8_t device, uint64_t addr)
 {
-    struct range *all = (struct range *)frozen->ranges.at;
+    struct frozen_range *all = (struct frozen_range *)frozen->ranges.at;
     const size_t end = up_to(frozen, device, addr), count = count_of(frozen);
 
     if (end > 0 && all[end - 1].device == device && all[end - 1].addr == addr) {
@@ -68,7 +68,7 @@ void ms_frozen_take(struct ms_frozen *frozen, uint8_t device, uint64_t addr)
 
 bool ms_frozen_has(const struct ms_frozen *frozen, uint8_t device, uint64_t addr)
 {
-    const struct range *all = (const struct range *)frozen->ranges.at;
+    const struct frozen_range *all = (const struct frozen_range *)frozen->ranges.at;
     const size_t end = up_to(frozen, device, addr);
 
     return end > 0 && all[end - 1].device == device &&

@@ -9,13 +9,13 @@
 #define MOST_NODES (1u << 24) /* for the ids of a damaged trace */
 
 /* One function. */
-struct code {
+struct hinted_code {
     bool known;
     struct ms_frame_hints is;
 };
 
 /* A frame with its callers. */
-struct node {
+struct frame_node {
     bool known;
     uint8_t hint;
     uint32_t passed;
@@ -52,9 +52,9 @@ static void *at(struct ms_buffer *table, uint32_t id, size_t bytes)
     return table->at + (size_t)id * bytes;
 }
 
-static struct code *code_of(struct ms_landmarks *landmarks, uint32_t id)
+static struct hinted_code *code_of(struct ms_landmarks *landmarks, uint32_t id)
 {
-    struct code *code = at(&landmarks->codes, id, sizeof(*code));
+    struct hinted_code *code = at(&landmarks->codes, id, sizeof(*code));
     const struct ms_code_read *read = ms_definitions_code(landmarks->definitions, id);
 
     if (code && !code->known && read) {
@@ -75,7 +75,7 @@ static void clear_loop_hints(struct ms_landmarks *landmarks, uint32_t node)
 
     /* A caller's number is smaller, so this ends. */
     for (; (is = ms_definitions_python(landmarks->definitions, node)); node = is->caller) {
-        struct code *code = code_of(landmarks, is->code);
+        struct hinted_code *code = code_of(landmarks, is->code);
 
         if (!code) {
             return;
@@ -95,7 +95,7 @@ static void clear_loop_hints(struct ms_landmarks *landmarks, uint32_t node)
  * simulation's, a server's or a loop's. */
 static void clear_hints_without_gradients(struct ms_landmarks *landmarks)
 {
-    struct code *codes = (struct code *)landmarks->codes.at;
+    struct hinted_code *codes = (struct hinted_code *)landmarks->codes.at;
 
     for (size_t i = 0; !landmarks->passes_back && i < landmarks->codes.bytes / sizeof(*codes);
          i++) {
@@ -107,9 +107,10 @@ static void clear_hints_without_gradients(struct ms_landmarks *landmarks)
 
 /* The innermost hint counts. Of several frames with that hint the outermost is the one that the
  * program called. */
-static struct node under(const struct node *caller, const struct code *code, uint32_t caller_id)
+static struct frame_node under(const struct frame_node *caller, const struct hinted_code *code,
+                               uint32_t caller_id)
 {
-    struct node node = *caller;
+    struct frame_node node = *caller;
     const bool optimizes = caller->hint == MS_HINT_OPTIMIZER || caller->hint == MS_HINT_STEP;
 
     node.known = true;
@@ -136,16 +137,16 @@ static struct node under(const struct node *caller, const struct code *code, uin
     return node;
 }
 
-static struct node read_node(struct ms_landmarks *landmarks, uint32_t id)
+static struct frame_node read_node(struct ms_landmarks *landmarks, uint32_t id)
 {
     struct ms_buffer *path = &landmarks->path;
     const struct ms_python_definition *is;
-    struct node above = {0};
+    struct frame_node above = {0};
 
     path->bytes = 0;
     for (uint32_t each = id; (is = ms_definitions_python(landmarks->definitions, each));
          each = is->caller) {
-        const struct node *node = at(&landmarks->nodes, each, sizeof(*node));
+        const struct frame_node *node = at(&landmarks->nodes, each, sizeof(*node));
 
         if (!node) {
             return above;
@@ -158,11 +159,11 @@ static struct node read_node(struct ms_landmarks *landmarks, uint32_t id)
     }
     for (size_t i = path->bytes / sizeof(uint32_t); i-- > 0;) {
         const uint32_t each = ((const uint32_t *)path->at)[i];
-        struct node *node = at(&landmarks->nodes, each, sizeof(*node));
+        struct frame_node *node = at(&landmarks->nodes, each, sizeof(*node));
 
         is = ms_definitions_python(landmarks->definitions, each);
 
-        const struct code *code = code_of(landmarks, is->code);
+        const struct hinted_code *code = code_of(landmarks, is->code);
 
         if (!code) {
             return above;
@@ -173,7 +174,7 @@ static struct node read_node(struct ms_landmarks *landmarks, uint32_t id)
 }
 
 static uint8_t doing_of(const struct ms_landmarks *landmarks, const struct ms_site_definition *site,
-                        const struct node *node)
+                        const struct frame_node *node)
 {
     if (site->flags & MS_SITE_SAMPLED_OUT) {
         return MS_DOING_UNKNOWN;
@@ -202,7 +203,8 @@ static bool are_calls_aside(struct ms_landmarks *landmarks, uint32_t count)
 
     for (uint32_t id = 1; id <= count; id++) {
         const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
-        const struct node node = site ? read_node(landmarks, site->python) : (struct node){0};
+        const struct frame_node node =
+            site ? read_node(landmarks, site->python) : (struct frame_node){0};
 
         if (node.hint == MS_HINT_MODULE && site->thread != MS_THREAD_BACKWARD) {
             called = true;
@@ -235,7 +237,7 @@ static bool read_all(struct ms_landmarks *landmarks)
         const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
 
         if (site) {
-            const struct node node = read_node(landmarks, site->python);
+            const struct frame_node node = read_node(landmarks, site->python);
             const uint8_t doing = doing_of(landmarks, site, &node);
 
             ((struct ms_doings *)landmarks->sites.at)[id] =

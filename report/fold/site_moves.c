@@ -5,35 +5,35 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-struct range {
+struct moved_range {
     uint64_t addr, bytes;
     uint64_t longest; /* end of the longest range up to this one */
     uint8_t device;
     bool down;
 };
 
-_Static_assert(sizeof(struct range) == MS_MOVES_RANGE_BYTES, "the header says this size");
+_Static_assert(sizeof(struct moved_range) == MS_MOVES_RANGE_BYTES, "the header says this size");
 
 void ms_moves_add(struct ms_moves *moves, const struct ms_event *event)
 {
-    struct range *range = ms_buffer_extend(&moves->ranges, sizeof(*range));
+    struct moved_range *range = ms_buffer_extend(&moves->ranges, sizeof(*range));
 
     if (range) {
-        *range = (struct range){.addr = event->addr,
-                                .bytes = event->bytes,
-                                .device = event->device,
-                                .down = event->kind == MS_EVENT_SPILL};
+        *range = (struct moved_range){.addr = event->addr,
+                                      .bytes = event->bytes,
+                                      .device = event->device,
+                                      .down = event->kind == MS_EVENT_SPILL};
     }
 }
 
 size_t ms_moves_count(const struct ms_moves *moves)
 {
-    return moves->ranges.bytes / sizeof(struct range);
+    return moves->ranges.bytes / sizeof(struct moved_range);
 }
 
 static int by_address(const void *a, const void *b)
 {
-    const struct range *left = a, *right = b;
+    const struct moved_range *left = a, *right = b;
 
     if (left->device != right->device) {
         return left->device < right->device ? -1 : 1;
@@ -43,7 +43,7 @@ static int by_address(const void *a, const void *b)
 
 void ms_moves_sort(struct ms_moves *moves)
 {
-    struct range *all = (struct range *)moves->ranges.at;
+    struct moved_range *all = (struct moved_range *)moves->ranges.at;
     const size_t count = ms_moves_count(moves);
     uint64_t longest = 0;
 
@@ -57,7 +57,7 @@ void ms_moves_sort(struct ms_moves *moves)
 }
 
 /* How many ranges begin before the address. */
-static size_t before(const struct range *all, size_t count, uint8_t device, uint64_t addr)
+static size_t before(const struct moved_range *all, size_t count, uint8_t device, uint64_t addr)
 {
     size_t low = 0;
 
@@ -75,7 +75,7 @@ static size_t before(const struct range *all, size_t count, uint8_t device, uint
     return low;
 }
 
-static uint64_t overlap(const struct range *range, uint64_t addr, uint64_t end)
+static uint64_t overlap(const struct moved_range *range, uint64_t addr, uint64_t end)
 {
     const uint64_t from = range->addr > addr ? range->addr : addr;
     const uint64_t range_end = range->addr + range->bytes;
@@ -87,7 +87,7 @@ static uint64_t overlap(const struct range *range, uint64_t addr, uint64_t end)
 struct ms_site_moved ms_moves_of(const struct ms_moves *moves, uint8_t device, uint64_t addr,
                                  uint64_t bytes)
 {
-    const struct range *all = (const struct range *)moves->ranges.at;
+    const struct moved_range *all = (const struct moved_range *)moves->ranges.at;
     const uint64_t end = addr + bytes;
     struct ms_site_moved moved = {0};
     size_t at = before(all, ms_moves_count(moves), device, end);
@@ -95,7 +95,7 @@ struct ms_site_moved ms_moves_of(const struct ms_moves *moves, uint8_t device, u
     /* No earlier range reaches further than the longest of them. */
     while (at > 0 && all[at - 1].device == device &&
            all[at - 1].addr + all[at - 1].longest > addr) {
-        const struct range *range = &all[--at];
+        const struct moved_range *range = &all[--at];
 
         *(range->down ? &moved.down_bytes : &moved.up_bytes) += overlap(range, addr, end);
     }

@@ -32,13 +32,13 @@ struct optimizer {
 };
 
 /* A line of code that calls a model. */
-struct call {
+struct model_call {
     uint32_t caller;
     uint64_t batches, gaps, last_gap;
 };
 
 /* Between two passes. */
-struct gap {
+struct pass_gap {
     uint64_t begin_ns;
     uint64_t calls; /* a bit for each line that called a model in it */
 };
@@ -50,8 +50,8 @@ struct ms_steps {
     uint32_t calling; /* the call that asked for memory last, + 1 */
     uint32_t optimizer_count, call_count;
     struct optimizer optimizers[MOST_LINES];
-    struct call calls[MOST_LINES];
-    struct ms_buffer gaps; /* struct gap */
+    struct model_call calls[MOST_LINES];
+    struct ms_buffer gaps; /* struct pass_gap */
 };
 
 ms_steps_t *ms_steps_new(const ms_landmarks_t *landmarks)
@@ -64,7 +64,7 @@ ms_steps_t *ms_steps_new(const ms_landmarks_t *landmarks)
     }
     steps->landmarks = landmarks;
     steps->first_call_ns = UINT64_MAX;
-    if (!ms_buffer_extend(&steps->gaps, sizeof(struct gap))) {
+    if (!ms_buffer_extend(&steps->gaps, sizeof(struct pass_gap))) {
         ms_steps_delete(steps);
         return NULL;
     }
@@ -107,7 +107,7 @@ void ms_steps_store(const ms_steps_t *steps, struct ms_buffer *out)
     const struct ms_steps plain = plain_of(steps);
 
     ms_words_put_bytes(out, &plain, sizeof(plain));
-    ms_words_put_buffer(out, &steps->gaps, sizeof(struct gap));
+    ms_words_put_buffer(out, &steps->gaps, sizeof(struct pass_gap));
     for (uint32_t i = 0; i < steps->optimizer_count; i++) {
         ms_words_put_buffer(out, &steps->optimizers[i].begins.at, sizeof(uint64_t));
     }
@@ -126,12 +126,12 @@ bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in)
     ms_buffer_free(&steps->gaps);
     *steps = plain_of(&read);
     steps->landmarks = landmarks;
-    ms_words_get_buffer(in, &steps->gaps, sizeof(struct gap), MS_MOST_PASSES + 1);
+    ms_words_get_buffer(in, &steps->gaps, sizeof(struct pass_gap), MS_MOST_PASSES + 1);
     for (uint32_t i = 0; i < steps->optimizer_count; i++) {
         ms_words_get_buffer(in, &steps->optimizers[i].begins.at, sizeof(uint64_t), MOST_TIMES);
     }
 
-    const size_t gaps = steps->gaps.bytes / sizeof(struct gap);
+    const size_t gaps = steps->gaps.bytes / sizeof(struct pass_gap);
     const uint64_t wanted = (uint64_t)steps->phase / 2 + 1;
 
     return !in->failed && gaps == (wanted <= MS_MOST_PASSES ? wanted : MS_MOST_PASSES + 1);
@@ -157,9 +157,9 @@ static void note_time(struct times *times, uint64_t time_ns)
     times->count++;
 }
 
-static struct gap *this_gap(const struct ms_steps *steps)
+static struct pass_gap *this_gap(const struct ms_steps *steps)
 {
-    return (struct gap *)steps->gaps.at + steps->gaps.bytes / sizeof(struct gap) - 1;
+    return (struct pass_gap *)steps->gaps.at + steps->gaps.bytes / sizeof(struct pass_gap) - 1;
 }
 
 static uint64_t gap_number(const struct ms_steps *steps)
@@ -237,7 +237,7 @@ static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64
     }
 
     const uint32_t index = find_call(steps, is->caller);
-    struct call *call = &steps->calls[index];
+    struct model_call *call = &steps->calls[index];
     const uint64_t gap = gap_number(steps);
 
     steps->calling = index + 1;
@@ -250,13 +250,13 @@ static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64
 /* Passes beyond the limit share one gap. False: there is no memory. */
 static bool begin_gap(ms_steps_t *steps, uint64_t time_ns)
 {
-    if (steps->gaps.bytes / sizeof(struct gap) <= MS_MOST_PASSES) {
-        struct gap *gap = ms_buffer_extend(&steps->gaps, sizeof(*gap));
+    if (steps->gaps.bytes / sizeof(struct pass_gap) <= MS_MOST_PASSES) {
+        struct pass_gap *gap = ms_buffer_extend(&steps->gaps, sizeof(*gap));
 
         if (!gap) {
             return false;
         }
-        *gap = (struct gap){.begin_ns = time_ns};
+        *gap = (struct pass_gap){.begin_ns = time_ns};
     }
     steps->phase++;
     return true;
@@ -349,7 +349,7 @@ struct turnover {
 static struct turnover find_turnover(const ms_steps_t *steps, const ms_site_table_t *table,
                                      uint64_t passes)
 {
-    const struct gap *gaps = (const struct gap *)steps->gaps.at;
+    const struct pass_gap *gaps = (const struct pass_gap *)steps->gaps.at;
     struct turnover found = {0};
     uint64_t most = 0;
 
@@ -435,7 +435,7 @@ static bool leaks(const struct ms_steps *steps, const ms_site_table_t *table, ui
 /* ---- evaluations ---- */
 
 /* Calls of that line that reached their end. */
-static uint64_t completed(const ms_steps_t *steps, const struct call *call,
+static uint64_t completed(const ms_steps_t *steps, const struct model_call *call,
                           const struct ms_steps_failures *failures)
 {
     uint64_t failed = 0;
@@ -482,7 +482,7 @@ static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *tab
                              const struct ms_steps_failures *failures, struct ms_recurrence *found)
 {
     const uint64_t calls = evaluating(steps, table, failures, found);
-    const struct gap *gaps = (const struct gap *)steps->gaps.at;
+    const struct pass_gap *gaps = (const struct pass_gap *)steps->gaps.at;
 
     found->evaluations_known = bits(calls) < (int)steps->call_count;
     for (size_t i = 0; i < steps->gaps.bytes / sizeof(*gaps); i++) {
@@ -523,7 +523,7 @@ bool ms_steps_trains(const ms_steps_t *steps, const ms_site_table_t *table,
 /* When the gap at that time began. */
 static uint64_t gap_began_ns(const ms_steps_t *steps, uint64_t time_ns)
 {
-    const struct gap *gaps = (const struct gap *)steps->gaps.at;
+    const struct pass_gap *gaps = (const struct pass_gap *)steps->gaps.at;
     size_t after = steps->gaps.bytes / sizeof(*gaps);
 
     while (after > 1 && gaps[after - 1].begin_ns > time_ns) {

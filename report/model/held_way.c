@@ -6,20 +6,20 @@
 
 #include "report/model/paths.h"
 
-struct held {
+struct held_path {
     struct ms_path path;
     uint64_t bytes;
 };
 
-struct walk {
+struct held_walk {
     const struct ms_model *model;
-    struct held *all;
+    struct held_path *all;
     size_t count;
     struct ms_place prefix[MS_PATH_DEPTH];
     uint32_t depth;
 };
 
-static uint64_t bytes_under(const struct walk *walk, uint32_t depth)
+static uint64_t bytes_under(const struct held_walk *walk, uint32_t depth)
 {
     uint64_t bytes = 0;
 
@@ -33,7 +33,7 @@ static uint64_t bytes_under(const struct walk *walk, uint32_t depth)
 
 /* Goes one place deeper, if more than that lies under it. Only one place can have more than
  * half. */
-static bool descend(struct walk *walk, uint64_t more_than_bytes)
+static bool descend(struct held_walk *walk, uint64_t more_than_bytes)
 {
     for (size_t i = 0; i < walk->count && walk->depth < MS_PATH_DEPTH; i++) {
         const struct ms_path *path = &walk->all[i].path;
@@ -51,7 +51,7 @@ static bool descend(struct walk *walk, uint64_t more_than_bytes)
 }
 
 /* Whether the place says anything: some memory was asked for elsewhere, and some further inside. */
-static bool distinguishes(const struct walk *walk)
+static bool distinguishes(const struct held_walk *walk)
 {
     bool elsewhere = false, inside = false;
 
@@ -71,7 +71,7 @@ bool ms_held_way(const struct ms_model *model, int device, const struct ms_surve
                  struct ms_held_way *way)
 {
     const struct ms_survey_device *surveyed = &model->survey->devices[device];
-    struct walk *walk = calloc(1, sizeof(*walk));
+    struct held_walk *walk = calloc(1, sizeof(*walk));
     bool found = false;
 
     if (walk) {

@@ -8,7 +8,7 @@
 
 #define PARTS 100 /* of the run's room: the grain of the caps to try */
 
-struct search {
+struct what_if_search {
     const struct ms_recording *recording;
     struct ms_replay_config config;
     struct ms_what_if *found;
@@ -16,14 +16,14 @@ struct search {
     uint64_t left; /* operations that may still be replayed */
 };
 
-static bool may_replay(const struct search *search)
+static bool may_replay(const struct what_if_search *search)
 {
     return search->left >= ms_recording_count(search->recording);
 }
 
 /* Whether it completes with a cap of so many bytes; host_bytes: the most live memory on the
  * host. */
-static bool completes(struct search *search, uint64_t cap_bytes, uint64_t *host_bytes)
+static bool completes(struct what_if_search *search, uint64_t cap_bytes, uint64_t *host_bytes)
 {
     const bool spills = search->config.spill_bytes > 0;
     struct ms_replay_result result;
@@ -38,7 +38,7 @@ static bool completes(struct search *search, uint64_t cap_bytes, uint64_t *host_
 }
 
 /* Searches between `low` grains, which are too few, and `high`, which may be enough. */
-static void find_least(struct search *search, uint64_t low, uint64_t high,
+static void find_least(struct what_if_search *search, uint64_t low, uint64_t high,
                        struct ms_what_if_cap *cap)
 {
     uint64_t host_bytes;
@@ -85,7 +85,7 @@ static bool spilling_is_news(const struct ms_oom_state *state, uint64_t host_byt
     return host_bytes > state->spill_limit_bytes;
 }
 
-static void search_all(struct search *search, const struct ms_oom_state *state)
+static void search_all(struct what_if_search *search, const struct ms_oom_state *state)
 {
     struct ms_what_if *found = search->found;
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
@@ -140,7 +140,7 @@ bool ms_what_if_search(struct ms_recording *recording, const struct ms_oom_state
 
     found->room_bytes = ms_verdict_room_bytes(&terms);
     if (ms_call_costs_default(&costs)) {
-        struct search search = {
+        struct what_if_search search = {
             .recording = recording,
             .config = {.host_limit_bytes = MS_REPLAY_AMPLE_BYTES, .charges = true, .costs = &costs},
             .found = found,

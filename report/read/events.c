@@ -8,7 +8,7 @@
 
 #include "report/trace/records.h"
 
-struct pass {
+struct events_pass {
     const struct ms_events_visitor *visitor;
     struct ms_reader *reader;
     struct ms_codec codec;
@@ -17,7 +17,7 @@ struct pass {
     uint64_t damaged_windows;
 };
 
-static void report_gap(struct pass *pass, const struct ms_extent_header *header)
+static void report_gap(struct events_pass *pass, const struct ms_extent_header *header)
 {
     const struct ms_base *base = (const struct ms_base *)(header + 1);
 
@@ -29,7 +29,7 @@ static void report_gap(struct pass *pass, const struct ms_extent_header *header)
     }
 }
 
-static void visit_window(struct pass *pass, struct ms_extent_place *place)
+static void visit_window(struct events_pass *pass, struct ms_extent_place *place)
 {
     const struct ms_extent_header *header = (const struct ms_extent_header *)pass->reader->extent;
     struct ms_records records;
@@ -55,7 +55,7 @@ static void visit_window(struct pass *pass, struct ms_extent_place *place)
 
 /* Visits the events that no window has yet. Skips them after a gap, because the tail has no sums to
  * go on with. */
-static void visit_tail(struct pass *pass)
+static void visit_tail(struct events_pass *pass)
 {
     const struct ms_reader *reader = pass->reader;
 
@@ -76,7 +76,7 @@ static void visit_tail(struct pass *pass)
 bool ms_events_walk(struct ms_reader *reader, const struct ms_events_visitor *visitor,
                     uint64_t *damaged_windows)
 {
-    struct pass *pass =
+    struct events_pass *pass =
         mmap(NULL, sizeof(*pass), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (pass == MAP_FAILED) {

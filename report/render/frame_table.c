@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-struct entry {
+struct frame_entry {
     uint64_t hash; /* not 0 */
     size_t number;
 };
@@ -46,10 +46,10 @@ static bool same(const struct ms_frame *a, const struct ms_frame *b)
 }
 
 /* The frame's entry, or the free slot where it belongs. */
-static struct entry *entry_of(const struct ms_frame_table *table, const struct ms_frame *frame,
-                              uint64_t hash)
+static struct frame_entry *entry_of(const struct ms_frame_table *table,
+                                    const struct ms_frame *frame, uint64_t hash)
 {
-    struct entry *entry = ms_table_slot(&table->numbers, sizeof(*entry), hash);
+    struct frame_entry *entry = ms_table_slot(&table->numbers, sizeof(*entry), hash);
 
     while (entry->hash != 0 && !same(ms_frame_table_at(table, entry->number), frame)) {
         entry = ms_table_next(&table->numbers, sizeof(*entry), entry);
@@ -60,7 +60,7 @@ static struct entry *entry_of(const struct ms_frame_table *table, const struct m
 size_t ms_frame_table_add(struct ms_frame_table *table, const struct ms_frame *frame)
 {
     const uint64_t hash = hash_of(frame);
-    struct entry *entry;
+    struct frame_entry *entry;
     struct ms_frame *added;
 
     if (!ms_table_reserve(&table->numbers, sizeof(*entry))) {
@@ -83,5 +83,5 @@ size_t ms_frame_table_add(struct ms_frame_table *table, const struct ms_frame *f
 void ms_frame_table_free(struct ms_frame_table *table)
 {
     ms_buffer_free(&table->frames);
-    ms_table_free(&table->numbers, sizeof(struct entry));
+    ms_table_free(&table->numbers, sizeof(struct frame_entry));
 }

@@ -18,7 +18,7 @@
 #define NOT_KEPT    UINT32_MAX
 #define MOST_TAGS   64
 
-struct writer {
+struct snapshot_writer {
     const struct ms_model *model;
     struct ms_snapshot *snapshot;
     struct ms_pickle pickle;
@@ -31,7 +31,7 @@ struct writer {
 /* ---- frames ---- */
 
 /* A separator of stacks would end a name in flame graphs made from it. */
-static void add_name(struct writer *writer, const char *name)
+static void add_name(struct snapshot_writer *writer, const char *name)
 {
     writer->text.bytes = 0;
     for (; *name; name++) {
@@ -41,7 +41,7 @@ static void add_name(struct writer *writer, const char *name)
     ms_pickle_name(&writer->pickle, writer->text.at);
 }
 
-static void add_frame(struct writer *writer, const struct ms_frame *frame)
+static void add_frame(struct snapshot_writer *writer, const struct ms_frame *frame)
 {
     const size_t number = ms_frame_table_add(&writer->frames, frame);
     const uint32_t *memos = (const uint32_t *)writer->frame_memos.at;
@@ -65,7 +65,7 @@ static void add_frame(struct writer *writer, const struct ms_frame *frame)
 }
 
 /* The member "frames", once for each site. */
-static void add_frames(struct writer *writer, uint32_t site)
+static void add_frames(struct snapshot_writer *writer, uint32_t site)
 {
     uint32_t *memos = (uint32_t *)writer->site_memos.at;
     const bool known = site < writer->site_memos.bytes / sizeof(*memos);
@@ -101,7 +101,7 @@ static int by_place(const void *a, const void *b)
     return left->addr < right->addr ? -1 : left->addr > right->addr;
 }
 
-static void add_block(struct writer *writer, uint64_t addr, uint64_t bytes,
+static void add_block(struct snapshot_writer *writer, uint64_t addr, uint64_t bytes,
                       const struct ms_standing *standing)
 {
     struct ms_pickle *pickle = &writer->pickle;
@@ -117,7 +117,7 @@ static void add_block(struct writer *writer, uint64_t addr, uint64_t bytes,
 
 /* Adds a segment's live blocks, in order from *next; cuts overlaps, which a damaged trace may have.
  * Returns their bytes. */
-static uint64_t add_blocks(struct writer *writer, const struct ms_container *segment,
+static uint64_t add_blocks(struct snapshot_writer *writer, const struct ms_container *segment,
                            uint8_t device, size_t *next)
 {
     const struct ms_instant *instant = &writer->snapshot->instant;
@@ -162,8 +162,8 @@ static uint64_t add_blocks(struct writer *writer, const struct ms_container *seg
     return live_bytes;
 }
 
-static void add_segment(struct writer *writer, uint8_t device, const struct ms_container *segment,
-                        size_t *next)
+static void add_segment(struct snapshot_writer *writer, uint8_t device,
+                        const struct ms_container *segment, size_t *next)
 {
     struct ms_pickle *pickle = &writer->pickle;
     uint64_t live_bytes;
@@ -187,7 +187,7 @@ static void add_segment(struct writer *writer, uint8_t device, const struct ms_c
     ms_pickle_close_dict(pickle);
 }
 
-static void add_segments(struct writer *writer)
+static void add_segments(struct snapshot_writer *writer)
 {
     struct ms_instant *instant = &writer->snapshot->instant;
     size_t batch, next = 0;
@@ -215,7 +215,7 @@ static void add_segments(struct writer *writer)
 
 /* ---- events ---- */
 
-static void add_tags(struct writer *writer, uint32_t site)
+static void add_tags(struct snapshot_writer *writer, uint32_t site)
 {
     const struct ms_site_definition *definition =
         ms_definitions_site(writer->model->definitions, site);
@@ -234,7 +234,7 @@ static void add_tags(struct writer *writer, uint32_t site)
     ms_pickle_name(&writer->pickle, writer->text.at);
 }
 
-static void add_entry(struct writer *writer, const struct ms_snapshot_entry *entry,
+static void add_entry(struct snapshot_writer *writer, const struct ms_snapshot_entry *entry,
                       const char *action)
 {
     const bool oom = entry->action == MS_ACTION_OOM;
@@ -252,7 +252,7 @@ static void add_entry(struct writer *writer, const struct ms_snapshot_entry *ent
     ms_pickle_close_dict(pickle);
 }
 
-static void add_trace(struct writer *writer, const struct ms_snapshot_device *device)
+static void add_trace(struct snapshot_writer *writer, const struct ms_snapshot_device *device)
 {
     static const char *const actions[] = {[MS_ACTION_ALLOC] = "alloc",
                                           [MS_ACTION_FREE] = "free_requested",
@@ -283,7 +283,7 @@ static void add_trace(struct writer *writer, const struct ms_snapshot_device *de
 }
 
 /* A list for each device up to the last used one. */
-static void add_traces(struct writer *writer)
+static void add_traces(struct snapshot_writer *writer)
 {
     int devices = 0;
     size_t batch;
@@ -302,7 +302,7 @@ static void add_traces(struct writer *writer)
 
 /* ---- the whole ---- */
 
-static void write_snapshot(struct writer *writer, struct ms_buffer *out)
+static void write_snapshot(struct snapshot_writer *writer, struct ms_buffer *out)
 {
     const size_t sites = (size_t)ms_definitions_site_count(writer->model->definitions) + 1;
     struct ms_pickle *pickle = &writer->pickle;
@@ -336,7 +336,7 @@ static bool export(const struct ms_model *model, const struct ms_moment_name *mo
                    struct ms_buffer *out, char *why, size_t why_bytes)
 {
     struct ms_snapshot snapshot;
-    struct writer writer = {.model = model, .snapshot = &snapshot};
+    struct snapshot_writer writer = {.model = model, .snapshot = &snapshot};
     bool taken = ms_snapshot_take(&snapshot, model, moment, why, why_bytes);
 
     if (taken) {

@@ -14,23 +14,23 @@
 
 /* ---- named sites ---- */
 
-struct names {
+struct site_names {
     struct ms_buffer sites; /* uint32_t */
 };
 
-static void name_site(struct names *names, uint32_t site)
+static void name_site(struct site_names *names, uint32_t site)
 {
     ms_buffer_append(&names->sites, (const char *)&site, sizeof(site));
 }
 
-static void add_site(struct ms_json *json, const char *key, struct names *names, uint32_t site)
+static void add_site(struct ms_json *json, const char *key, struct site_names *names, uint32_t site)
 {
     ms_json_count(json, key, site);
     name_site(names, site);
 }
 
 /* Adds the sites that the report itself names by number. */
-static void name_listed(struct names *names, const struct ms_model *model, int index)
+static void name_listed(struct site_names *names, const struct ms_model *model, int index)
 {
     const struct ms_survey_device *device = &model->survey->devices[index];
 
@@ -57,7 +57,7 @@ static int by_number(const void *a, const void *b)
 }
 
 static void add_names(struct ms_json *json, const struct ms_model *model, int device,
-                      struct names *names, struct ms_frame_table *frames)
+                      struct site_names *names, struct ms_frame_table *frames)
 {
     uint32_t *all = (uint32_t *)names->sites.at;
     const size_t count = names->sites.bytes / sizeof(*all);
@@ -142,7 +142,7 @@ static const char *moment_name(enum ms_moment_kind kind)
 }
 
 static void add_moment(struct ms_json *json, const struct ms_survey_device *device,
-                       const struct ms_survey_moment *moment, struct names *names, size_t most)
+                       const struct ms_survey_moment *moment, struct site_names *names, size_t most)
 {
     const size_t listed = moment->count < most ? moment->count : most;
     uint64_t rest = moment->other_bytes;
@@ -196,7 +196,7 @@ static bool are_alike(const struct ms_map_cell *a, const struct ms_map_cell *b)
 }
 
 /* A row of cells as repeated groups: state, live eighths, site and number of columns. */
-static void add_row(struct ms_json *json, const struct ms_map_cell *row, struct names *names)
+static void add_row(struct ms_json *json, const struct ms_map_cell *row, struct site_names *names)
 {
     ms_json_open(json, NULL, '[');
     for (size_t i = 0, end = 0; i < MS_MAP_COLUMNS; i = end) {
@@ -211,7 +211,7 @@ static void add_row(struct ms_json *json, const struct ms_map_cell *row, struct 
 }
 
 static void add_map(struct ms_json *json, const struct ms_survey_device *device,
-                    struct names *names, size_t most)
+                    struct site_names *names, size_t most)
 {
     ms_json_open(json, "segments", '[');
     for (size_t i = 0; i < device->segment_count && i < most; i++) {
@@ -234,7 +234,7 @@ static void add_map(struct ms_json *json, const struct ms_survey_device *device,
 }
 
 static void add_arena(struct ms_json *json, const struct ms_pinned_arena *arena,
-                      struct names *names)
+                      struct site_names *names)
 {
     ms_json_open(json, NULL, '{');
     add_address(json, "address", arena->addr);
@@ -252,7 +252,8 @@ static void add_arena(struct ms_json *json, const struct ms_pinned_arena *arena,
     ms_json_close(json, '}');
 }
 
-static void add_pins(struct ms_json *json, const struct ms_survey_pins *pins, struct names *names)
+static void add_pins(struct ms_json *json, const struct ms_survey_pins *pins,
+                     struct site_names *names)
 {
     if (!pins) {
         ms_json_null(json, "pins");
@@ -282,7 +283,7 @@ static void add_pins(struct ms_json *json, const struct ms_survey_pins *pins, st
 /* ---- the whole ---- */
 
 static void add_device(struct ms_json *json, const struct ms_model *model, int index,
-                       struct names *names, size_t scale)
+                       struct site_names *names, size_t scale)
 {
     const struct ms_survey_device *device = &model->survey->devices[index];
     const size_t holdings = MS_SURVEY_HOLDINGS / scale;
@@ -306,7 +307,7 @@ static void add_device(struct ms_json *json, const struct ms_model *model, int i
 void ms_json_add_surveys(struct ms_json *json, const struct ms_model *model,
                          struct ms_frame_table *frames, size_t scale)
 {
-    struct names names[MS_DEVICE_COUNT] = {0};
+    struct site_names names[MS_DEVICE_COUNT] = {0};
 
     ms_json_open(json, "surveys", '[');
     for (int i = 0; model->survey && scale <= COARSEST && i < MS_DEVICE_COUNT; i++) {

@@ -14,7 +14,7 @@
 #define MOST_LINE_BYTES 4096
 #define READ_BYTES      (1u << 18)
 
-struct row {
+struct csv_row {
     unsigned given; /* bits by column */
     enum ms_csv_op op;
     uint64_t number[MS_CSV_COLUMNS]; /* all columns but MS_CSV_OP and MS_CSV_SITE */
@@ -91,7 +91,7 @@ static bool parse_number(const char *text, size_t bytes, uint64_t *out)
     return bytes > 0;
 }
 
-static bool parse_op(struct csv *csv, const char *text, struct row *row)
+static bool parse_op(struct csv *csv, const char *text, struct csv_row *row)
 {
     for (int op = 0; op < MS_CSV_OPS; op++) {
         if (strcmp(ms_csv_ops[op].name, text) == 0) {
@@ -104,7 +104,7 @@ static bool parse_op(struct csv *csv, const char *text, struct row *row)
 }
 
 static bool parse_field(struct csv *csv, enum ms_csv_column column, const char *text, size_t bytes,
-                        struct row *row)
+                        struct csv_row *row)
 {
     if (column == MS_CSV_OP) {
         return parse_op(csv, text, row);
@@ -122,7 +122,7 @@ static bool parse_field(struct csv *csv, enum ms_csv_column column, const char *
            fail(csv, ms_csv_column_names[column], ": '%.40s' is no whole number", text);
 }
 
-static bool parse_row(struct csv *csv, char *line, struct row *row)
+static bool parse_row(struct csv *csv, char *line, struct csv_row *row)
 {
     const int columns = csv->has_addr ? MS_CSV_COLUMNS : MS_CSV_ADDR;
     bool last = false;
@@ -154,7 +154,7 @@ static bool parse_row(struct csv *csv, char *line, struct row *row)
     return true;
 }
 
-static struct ms_complaint put_row(struct csv *csv, const struct row *row)
+static struct ms_complaint put_row(struct csv *csv, const struct csv_row *row)
 {
     struct ms_recording *to = csv->recording;
     const uint64_t *number = row->number;
@@ -205,7 +205,7 @@ static struct ms_complaint put_row(struct csv *csv, const struct row *row)
 
 static bool take_row(struct csv *csv, char *line)
 {
-    struct row row = {0};
+    struct csv_row row = {0};
 
     if (!parse_row(csv, line, &row)) {
         return false;

@@ -16,7 +16,7 @@ struct small_ids {
     size_t first_free;      /* no word before it has a free bit */
 };
 
-struct writer {
+struct csv_writer {
     const struct ms_recording *recording;
     struct ms_buffer *out;
     struct small_ids ids;
@@ -28,7 +28,7 @@ struct writer {
     bool failed;
 };
 
-static uint32_t take_id(struct writer *writer)
+static uint32_t take_id(struct csv_writer *writer)
 {
     struct small_ids *ids = &writer->ids;
 
@@ -51,7 +51,7 @@ static uint32_t take_id(struct writer *writer)
     }
 }
 
-static void give_id(struct writer *writer, uint32_t id)
+static void give_id(struct csv_writer *writer, uint32_t id)
 {
     const size_t at = id / WORD_BITS;
 
@@ -65,7 +65,7 @@ static uint64_t whole_granules(uint64_t bytes)
 }
 
 /* The lowest gap that is large enough; address 0 means none. */
-static void place_arena(struct writer *writer, uint32_t index)
+static void place_arena(struct csv_writer *writer, uint32_t index)
 {
     const size_t count = writer->taken.bytes / sizeof(uint32_t);
     const uint64_t bytes = whole_granules(ms_recording_arena(writer->recording, index)->bytes);
@@ -97,7 +97,7 @@ static void place_arena(struct writer *writer, uint32_t index)
     writer->placed[index] = true;
 }
 
-static void free_arena(struct writer *writer, uint32_t index)
+static void free_arena(struct csv_writer *writer, uint32_t index)
 {
     uint32_t *taken = (uint32_t *)writer->taken.at;
     const size_t count = writer->taken.bytes / sizeof(*taken);
@@ -150,7 +150,7 @@ static enum ms_csv_op op_of(const struct ms_operation *operation)
 }
 
 /* A name may hold commas and quotes, and come from a stranger. */
-static void add_site(struct writer *writer, uint32_t site)
+static void add_site(struct csv_writer *writer, uint32_t site)
 {
     const char *name = ms_recording_site_name(writer->recording, site);
     struct ms_buffer plain = {0};
@@ -185,7 +185,7 @@ static void add_number(struct ms_buffer *out, bool wanted, uint64_t number)
     ms_buffer_add(out, ",");
 }
 
-static void add_row(struct writer *writer, const struct ms_operation *operation)
+static void add_row(struct csv_writer *writer, const struct ms_operation *operation)
 {
     const enum ms_csv_op op = op_of(operation);
     const unsigned needs = ms_csv_ops[op].needs;
@@ -236,7 +236,7 @@ static void add_row(struct writer *writer, const struct ms_operation *operation)
 void ms_recording_format_csv(const struct ms_recording *recording, struct ms_buffer *out)
 {
     const size_t arenas = ms_recording_arenas(recording) + 1;
-    struct writer writer = {.recording = recording, .out = out};
+    struct csv_writer writer = {.recording = recording, .out = out};
 
     writer.id_of = calloc((size_t)recording->objects + 1, sizeof(*writer.id_of));
     writer.addr_of = calloc(arenas, sizeof(*writer.addr_of));

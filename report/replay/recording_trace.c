@@ -10,20 +10,20 @@
 #include "report/replay/recorder.h"
 #include "report/replay/recording.h"
 
-struct source {
+struct trace_source {
     struct ms_reader reader;
     uint64_t events[MS_DEVICE_COUNT];
 };
 
 static void count_event(void *ctx, const struct ms_event *event, uint64_t time_ns)
 {
-    struct source *source = ctx;
+    struct trace_source *source = ctx;
 
     (void)time_ns;
     source->events[event->device & (MS_DEVICE_COUNT - 1)] += ms_event_has_device(event);
 }
 
-static unsigned busiest(const struct source *source)
+static unsigned busiest(const struct trace_source *source)
 {
     unsigned device = 0;
 
@@ -39,7 +39,7 @@ static void record_event(void *ctx, const struct ms_event *event, uint64_t time_
 }
 
 /* False: memory ran out. */
-static bool record(struct source *source, struct ms_recording *recording)
+static bool record(struct trace_source *source, struct ms_recording *recording)
 {
     struct ms_recorder *recorder = ms_recorder_new(recording);
     const struct ms_events_visitor record_all = {.ctx = recorder, .event = record_event};
@@ -59,7 +59,7 @@ static bool record(struct source *source, struct ms_recording *recording)
 }
 
 /* Reads the events once to find it. False: memory ran out. */
-static bool find_busiest(struct source *source, unsigned *device)
+static bool find_busiest(struct trace_source *source, unsigned *device)
 {
     const struct ms_events_visitor count = {.ctx = source, .event = count_event};
     uint64_t damaged_windows;
@@ -69,7 +69,7 @@ static bool find_busiest(struct source *source, unsigned *device)
     return read;
 }
 
-static bool read_events(struct source *source, struct ms_recording *recording, int device,
+static bool read_events(struct trace_source *source, struct ms_recording *recording, int device,
                         char *why, size_t why_bytes)
 {
     recording->device = (unsigned)device;
@@ -87,7 +87,7 @@ static bool read_events(struct source *source, struct ms_recording *recording, i
 bool ms_recording_read_trace(struct ms_recording *recording, const char *path, int device,
                              char *why, size_t why_bytes)
 {
-    struct source *source = calloc(1, sizeof(*source));
+    struct trace_source *source = calloc(1, sizeof(*source));
     struct stat status;
     char file[PATH_MAX];
     const bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);

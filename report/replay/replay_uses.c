@@ -6,7 +6,7 @@
 
 #define MOST_SITES (1u << 20) /* a damaged recording may claim any number */
 
-struct span {
+struct step_span {
     size_t begin, peak, end; /* operations; end: that of the step's end */
 };
 
@@ -14,9 +14,9 @@ struct life {
     size_t allocation, freed; /* operations */
 };
 
-struct search {
+struct uses_search {
     const struct ms_recording *recording;
-    struct ms_buffer steps; /* struct span */
+    struct ms_buffer steps; /* struct step_span */
     struct life *lives;     /* by object */
     struct ms_buffer kept;  /* size_t: allocations of long-lived memory, in order */
     struct ms_buffer *uses, *optimizers;
@@ -38,10 +38,10 @@ static bool begins(const struct ms_operation *operation)
     return operation->kind == MS_OPERATION_TENSOR_ALLOC || operation->kind == MS_OPERATION_ALLOC;
 }
 
-static void find_lives(struct search *search)
+static void find_lives(struct uses_search *search)
 {
     const size_t operations = ms_recording_count(search->recording);
-    struct span step = {0};
+    struct step_span step = {0};
     uint64_t live_bytes = 0, peak_bytes = 0;
 
     for (uint32_t object = 0; object <= search->recording->objects; object++) {
@@ -53,7 +53,7 @@ static void find_lives(struct search *search)
         if (operation->kind == MS_OPERATION_STEP) {
             step.end = i;
             ms_buffer_append(&search->steps, (const char *)&step, sizeof(step));
-            step = (struct span){.begin = i, .peak = i};
+            step = (struct step_span){.begin = i, .peak = i};
             peak_bytes = 0;
         } else if (is_range(operation) && begins(operation)) {
             live_bytes += operation->bytes;
@@ -69,18 +69,18 @@ static void find_lives(struct search *search)
     }
 }
 
-static size_t steps_of(const struct search *search)
+static size_t steps_of(const struct uses_search *search)
 {
-    return search->steps.bytes / sizeof(struct span);
+    return search->steps.bytes / sizeof(struct step_span);
 }
 
-static const struct span *step_at(const struct search *search, size_t index)
+static const struct step_span *step_at(const struct uses_search *search, size_t index)
 {
-    return (const struct span *)search->steps.at + index;
+    return (const struct step_span *)search->steps.at + index;
 }
 
 /* Finds allocations that are live at two ends of steps. */
-static void find_kept(struct search *search)
+static void find_kept(struct uses_search *search)
 {
     const size_t steps = steps_of(search);
     size_t next = 0; /* the first step that ends after the allocation */
@@ -98,7 +98,7 @@ static void find_kept(struct search *search)
     }
 }
 
-static void add_use(struct search *search, size_t allocation, size_t operation, bool written)
+static void add_use(struct uses_search *search, size_t allocation, size_t operation, bool written)
 {
     const uint32_t object = ms_recording_at(search->recording, allocation)->object;
     const struct ms_recorded_use use = {
@@ -109,7 +109,7 @@ static void add_use(struct search *search, size_t allocation, size_t operation, 
     }
 }
 
-static void add_step(struct search *search, const struct span *step, size_t parameters)
+static void add_step(struct uses_search *search, const struct step_span *step, size_t parameters)
 {
     const size_t *kept = (const size_t *)(const void *)search->kept.at;
     const size_t count = search->kept.bytes / sizeof(*kept);
@@ -128,7 +128,7 @@ static void add_step(struct search *search, const struct span *step, size_t para
 }
 
 /* Site 0 is unknown, and no run has as many sites as MOST_SITES. */
-static void find_optimizers(struct search *search, size_t parameters)
+static void find_optimizers(struct uses_search *search, size_t parameters)
 {
     const size_t *kept = (const size_t *)(const void *)search->kept.at;
     char *optimizers = ms_buffer_extend(search->optimizers, MOST_SITES);
@@ -142,7 +142,7 @@ static void find_optimizers(struct search *search, size_t parameters)
     }
 }
 
-static void find_uses(struct search *search)
+static void find_uses(struct uses_search *search)
 {
     size_t parameters = 0;
 
@@ -164,7 +164,7 @@ static void find_uses(struct search *search)
 bool ms_recorded_uses(const struct ms_recording *recording, struct ms_buffer *uses,
                       struct ms_buffer *optimizers)
 {
-    struct search search = {.recording = recording, .uses = uses, .optimizers = optimizers};
+    struct uses_search search = {.recording = recording, .uses = uses, .optimizers = optimizers};
     bool found;
 
     search.lives = calloc((size_t)recording->objects + 1, sizeof(*search.lives));

@@ -20,7 +20,7 @@
 #define DRIVER_LEAST         512
 #define EXPANDABLE_ADDRESSES (UINT64_C(1) << 47)
 
-enum state { LIVE, FREE, UNMAPPED };
+enum block_state { LIVE, FREE, UNMAPPED };
 
 /* Neighbours by address within a segment; an expandable segment is one long row of them. */
 struct block {
@@ -28,7 +28,7 @@ struct block {
     struct block *left, *right; /* in its pool's list of free or unmapped blocks */
     struct pool *pool;
     uint64_t addr, bytes;
-    enum state state;
+    enum block_state state;
 };
 
 /* One of a stream's two pools. */
@@ -65,7 +65,7 @@ static struct block **list_of(const struct block *block)
     return block->state == FREE ? &block->pool->free : &block->pool->unmapped;
 }
 
-static void put(struct block *block, enum state state)
+static void put(struct block *block, enum block_state state)
 {
     block->state = state;
     if (state != LIVE) {
@@ -111,7 +111,7 @@ static struct block *new_block(struct allocator *allocator, struct pool *pool, u
 
 /* Splits off the part after so many bytes, in that state. False: no host memory. */
 static bool split(struct allocator *allocator, struct block *block, uint64_t bytes,
-                  enum state state)
+                  enum block_state state)
 {
     struct block *rest;
 
@@ -149,7 +149,8 @@ static void swallow(struct allocator *allocator, struct block *block)
 
 /* Gives it that state, and joins it with neighbours in the same state. Returns the resulting
  * block. */
-static struct block *settle(struct allocator *allocator, struct block *block, enum state state)
+static struct block *settle(struct allocator *allocator, struct block *block,
+                            enum block_state state)
 {
     take(block);
     if (block->after && block->after->state == state) {

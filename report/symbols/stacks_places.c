@@ -28,7 +28,7 @@ struct spot {
 };
 
 /* A module's spots, next to each other. */
-struct group {
+struct spot_group {
     size_t first, count;
     bool read;
 };
@@ -48,7 +48,7 @@ struct ms_places {
     struct kept_text *texts;
     struct ms_buffer spot_of; /* by node: uint32_t, index of its spot + 1 */
     struct ms_buffer spots;   /* struct spot */
-    struct ms_buffer groups;  /* by module: struct group */
+    struct ms_buffer groups;  /* by module: struct spot_group */
 };
 
 /* The element at that index, after making room for it; null: no memory. */
@@ -131,7 +131,7 @@ static bool arrange(struct ms_places *places)
         const struct spot *spot = spot_at(places, i);
 
         if (kept == 0 || compare(spot, spot_at(places, kept - 1)) != 0) {
-            struct group *group = element(&places->groups, spot->module, sizeof(*group));
+            struct spot_group *group = element(&places->groups, spot->module, sizeof(*group));
 
             if (!group) {
                 return false;
@@ -207,9 +207,9 @@ static const char *keep(struct ms_places *places, const char *text)
 }
 
 /* A module being read, and the sources of one of its spots until they are complete. */
-struct reading {
+struct module_reading {
     struct ms_places *places;
-    const struct group *group;
+    const struct spot_group *group;
     const char *module; /* its path */
     size_t index;       /* of the spot with these sources */
     struct ms_frame sources[MOST_SOURCES];
@@ -218,7 +218,7 @@ struct reading {
 
 static void on_symbol(void *context, size_t index, const char *symbol, const char *readable)
 {
-    const struct reading *reading = context;
+    const struct module_reading *reading = context;
     struct spot *spot = spot_at(reading->places, reading->group->first + index);
 
     spot->symbol = keep(reading->places, symbol);
@@ -227,7 +227,7 @@ static void on_symbol(void *context, size_t index, const char *symbol, const cha
 
 /* The outermost function gets its name from the symbol table: that distinguishes a compiler's
  * copies of a function. */
-static void finish_place(struct reading *reading, struct spot *spot)
+static void finish_place(struct module_reading *reading, struct spot *spot)
 {
     const size_t bytes = reading->count * sizeof(*reading->sources);
     struct ms_frame *last = &reading->sources[reading->count - 1];
@@ -243,7 +243,7 @@ static void finish_place(struct reading *reading, struct spot *spot)
 
 static void on_source(void *context, size_t index, const struct ms_source *source, bool inlined)
 {
-    struct reading *reading = context;
+    struct module_reading *reading = context;
     const char *unnamed = inlined ? "(inlined)" : NULL;
 
     if (index != reading->index || reading->count == MOST_SOURCES) {
@@ -263,10 +263,10 @@ static void on_source(void *context, size_t index, const struct ms_source *sourc
     }
 }
 
-static void read_group(struct ms_places *places, const struct group *group,
+static void read_group(struct ms_places *places, const struct spot_group *group,
                        const struct ms_module_read *module)
 {
-    struct reading reading = {.places = places, .group = group, .module = module->path};
+    struct module_reading reading = {.places = places, .group = group, .module = module->path};
     const struct ms_symbols_listener listener = {&reading, on_symbol, on_source};
     struct ms_buffer wanted = {0};
     uint64_t *addresses = ms_buffer_extend(&wanted, group->count * sizeof(*addresses));
@@ -339,7 +339,7 @@ static bool name_frames(struct ms_places *places, struct spot *spot,
 static bool resolve(struct ms_places *places, struct spot *spot)
 {
     const struct ms_module_read *module = ms_definitions_module(places->definitions, spot->module);
-    struct group *group = (struct group *)places->groups.at + spot->module;
+    struct spot_group *group = (struct spot_group *)places->groups.at + spot->module;
 
     if (module && !group->read) {
         const uint64_t start_ns = ms_clock_ns();

@@ -73,12 +73,13 @@ static bool take(struct inlet *inlet, void *to, size_t bytes)
     return true;
 }
 
-struct texts {
+struct answer_texts {
     char at[MS_ANSWER_TEXTS][MS_ANSWER_TEXT_MOST];
 };
 
 /* Takes the answer's texts, each with a zero byte at its end. */
-static bool take_texts(struct inlet *inlet, const struct ms_answer *answer, struct texts *texts)
+static bool take_texts(struct inlet *inlet, const struct ms_answer *answer,
+                       struct answer_texts *texts)
 {
     for (size_t i = 0; i < MS_ANSWER_TEXTS; i++) {
         const uint32_t bytes = answer->text_bytes[i];
@@ -95,7 +96,7 @@ static bool take_texts(struct inlet *inlet, const struct ms_answer *answer, stru
 static bool listen_to(struct inlet *inlet, size_t count, const struct ms_symbols_listener *listener)
 {
     struct ms_answer answer;
-    struct texts texts;
+    struct answer_texts texts;
 
     while (take(inlet, &answer, sizeof(answer)) && take_texts(inlet, &answer, &texts)) {
         const char *first = texts.at[0][0] ? texts.at[0] : NULL;

@@ -96,13 +96,13 @@ static void **place_of(struct ms_definitions *definitions, uint32_t kind, uint32
 }
 
 /* The place of a definition, with its texts behind it. */
-struct text {
+struct definition_text {
     char *to;         /* in the table's memory */
     const char *from; /* in the payload */
 };
 
 /* The memory is zeroed, so a zero byte ends the text. */
-static char *take_text(struct text *text, size_t bytes)
+static char *take_text(struct definition_text *text, size_t bytes)
 {
     char *taken = text->to;
 
@@ -147,7 +147,7 @@ static bool add_module(struct ms_definitions *definitions, const char *payload, 
         return false;
     }
 
-    struct text text = {(char *)(read + 1), payload + sizeof(is)};
+    struct definition_text text = {(char *)(read + 1), payload + sizeof(is)};
 
     read->is = is;
     read->path = take_text(&text, path_bytes);
@@ -173,7 +173,7 @@ static bool add_code(struct ms_definitions *definitions, const char *payload, si
         return false;
     }
 
-    struct text text = {(char *)(read + 1), payload + sizeof(is)};
+    struct definition_text text = {(char *)(read + 1), payload + sizeof(is)};
 
     read->is = is;
     read->file = take_text(&text, is.file_bytes);
@@ -201,7 +201,7 @@ static bool add_tag(struct ms_definitions *definitions, const char *payload, siz
         return false;
     }
 
-    struct text text = {(char *)(read + 1), payload + sizeof(is)};
+    struct definition_text text = {(char *)(read + 1), payload + sizeof(is)};
 
     read->is = is;
     read->name = take_text(&text, is.name_bytes);

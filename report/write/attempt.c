@@ -16,17 +16,18 @@
 #define GAP 3
 
 /* Uses the output folder's descriptor: whole paths would take much of a small stack. */
-struct search {
+struct attempt_search {
     int output; /* -1: none yet */
     char run[NAME_BYTES], rank[NAME_BYTES], self[2 * NAME_BYTES];
 };
 
-static void name_folder(const struct search *search, int32_t attempt, char name[NAME_BYTES + 16])
+static void name_folder(const struct attempt_search *search, int32_t attempt,
+                        char name[NAME_BYTES + 16])
 {
     (void)snprintf(name, NAME_BYTES + 16, attempt > 0 ? "%s.%d" : "%s", search->run, attempt);
 }
 
-static bool is_there(const struct search *search, int32_t attempt)
+static bool is_there(const struct attempt_search *search, int32_t attempt)
 {
     char name[NAME_BYTES + 16];
     struct stat status;
@@ -36,7 +37,7 @@ static bool is_there(const struct search *search, int32_t attempt)
 
 /* Whether another process had this rank in that attempt. This process itself may have had it,
  * before an exec. */
-static bool has_rank(const struct search *search, int32_t attempt)
+static bool has_rank(const struct attempt_search *search, int32_t attempt)
 {
     char name[NAME_BYTES + 16];
     name_folder(search, attempt, name);
@@ -61,7 +62,7 @@ static bool has_rank(const struct search *search, int32_t attempt)
 int32_t ms_attempt_find(const char *output, const char *run, const struct ms_trace_process *process,
                         int32_t least, bool leads)
 {
-    struct search search = {.output = open(output, O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    struct attempt_search search = {.output = open(output, O_PATH | O_DIRECTORY | O_CLOEXEC)};
     char program[NAME_BYTES / 2], host[NAME_BYTES / 2];
     int32_t newest = least;
     ms_place_name(run, "run", search.run, sizeof search.run);

@@ -17,7 +17,7 @@
 #define DEFAULT_LIMIT_BYTES (UINT64_C(512) << 20)
 
 /* Texts for the beginning, too large for a small thread's stack. */
-struct texts {
+struct writer_texts {
     char path[PATH_MAX - sizeof(NEW_SUFFIX)], new_path[PATH_MAX];
     char said[PATH_MAX + 512];
 };
@@ -126,7 +126,7 @@ static int begin_file(struct ms_trace *trace, const struct ms_trace_process *pro
 /* Tries one output folder. 0, or an errno with nothing left behind. The file gets its name once its
  * beginning is whole, so that a process killed meanwhile leaves no unreadable trace. */
 static int begin_at(struct ms_trace *trace, const char *output, bool own,
-                    const struct ms_trace_process *process, struct texts *texts)
+                    const struct ms_trace_process *process, struct writer_texts *texts)
     MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     char *path = texts->path, *new_path = texts->new_path;
@@ -231,7 +231,7 @@ ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note,
     const uint64_t limit = config->limit_bytes ? config->limit_bytes : DEFAULT_LIMIT_BYTES;
     const char *fallback = config->fallback_dir;
     struct ms_trace *trace = ms_trace_pages(sizeof(*trace));
-    struct texts *texts = ms_trace_pages(sizeof(*texts));
+    struct writer_texts *texts = ms_trace_pages(sizeof(*texts));
 
     if (note && note_bytes > 0) {
         note[0] = '\0';

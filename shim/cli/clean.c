@@ -17,7 +17,7 @@
 #include "shim/group/file.h"
 #include "shim/group/socket.h"
 
-struct call {
+struct clean_call {
     const char *output;
     struct ms_keep keep;
     bool chosen, dry;
@@ -26,7 +26,7 @@ struct call {
 
 static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
-    struct call *call = ctx;
+    struct clean_call *call = ctx;
 
     if (option->id == MS_CLI_CLEAN_DRY_RUN) {
         call->dry = true;
@@ -38,7 +38,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
 
 static int take_operand(void *ctx, const char *word)
 {
-    struct call *call = ctx;
+    struct clean_call *call = ctx;
 
     if (call->output) {
         return ms_cli_wrong(MS_CLI_CLEAN, "one folder at a time, and '%s' is a second", word);
@@ -52,7 +52,7 @@ static int take_operand(void *ctx, const char *word)
 
 static void print_run(void *ctx, const struct ms_clean_run *run)
 {
-    struct call *call = ctx;
+    struct clean_call *call = ctx;
     char date[MS_UNIT_TEXT_BYTES];
 
     call->runs++;
@@ -63,7 +63,7 @@ static void print_run(void *ctx, const struct ms_clean_run *run)
 }
 
 /* Reads MEMSHIM_KEEP if the call has no limit. -1, or the exit status. */
-static int find_keep(struct call *call)
+static int find_keep(struct clean_call *call)
 {
     const char *wanted = getenv("MEMSHIM_KEEP");
 
@@ -86,7 +86,7 @@ static int find_keep(struct call *call)
 int ms_cli_clean(int argc, char **argv)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_operand};
-    struct call call = {0};
+    struct clean_call call = {0};
     char why[PATH_MAX + 256];
     int status = ms_cli_parse(MS_CLI_CLEAN, argc, argv, &reader, &call);
 

@@ -19,7 +19,7 @@
 
 #define WHY_BYTES (PATH_MAX + 512)
 
-struct call {
+struct diff_call {
     struct ms_diff diff;
     struct ms_buffer traces[MS_DIFF_SIDES]; /* struct ms_trace_path */
     char paths[MS_DIFF_SIDES][PATH_MAX];    /* as the user wrote it, without the moment */
@@ -32,7 +32,7 @@ struct call {
  * all is well, otherwise the exit status. */
 static int take_side(void *ctx, const char *word)
 {
-    struct call *call = ctx;
+    struct diff_call *call = ctx;
     const char *at = strrchr(word, '@');
     struct stat status;
     char why[WHY_BYTES] = "";
@@ -66,7 +66,7 @@ static int take_side(void *ctx, const char *word)
 
 static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
-    struct call *call = ctx;
+    struct diff_call *call = ctx;
 
     switch ((int)option->id) {
     case MS_CLI_DIFF_FORMAT:
@@ -81,7 +81,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
 }
 
 /* -1 if the call is good, otherwise the exit status. */
-static int parse(int argc, char **argv, struct call *call)
+static int parse(int argc, char **argv, struct diff_call *call)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_side};
     const int status = ms_cli_parse(MS_CLI_DIFF, argc, argv, &reader, call);
@@ -108,7 +108,7 @@ static int parse(int argc, char **argv, struct call *call)
     return -1;
 }
 
-static bool same_trace(const struct call *call)
+static bool same_trace(const struct diff_call *call)
 {
     struct stat a, b;
 
@@ -120,7 +120,7 @@ static bool same_trace(const struct call *call)
 }
 
 /* The time of A's moment, on each device of the process. */
-static bool find_since(const struct call *call, const struct ms_model *model,
+static bool find_since(const struct diff_call *call, const struct ms_model *model,
                        uint64_t since_ns[MS_DEVICE_COUNT], char *why, size_t why_bytes)
 {
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
@@ -145,7 +145,7 @@ static bool find_since(const struct call *call, const struct ms_model *model,
     return true;
 }
 
-static bool add_trace(struct call *call, enum ms_diff_side_name side, const char *path)
+static bool add_trace(struct diff_call *call, enum ms_diff_side_name side, const char *path)
 {
     uint64_t since_ns[MS_DEVICE_COUNT] = {0};
     char why[WHY_BYTES] = "";
@@ -168,7 +168,7 @@ static bool add_trace(struct call *call, enum ms_diff_side_name side, const char
     return good;
 }
 
-static int compare(struct call *call)
+static int compare(struct diff_call *call)
 {
     struct ms_buffer out = {0};
     bool good = true;
@@ -193,7 +193,7 @@ static int compare(struct call *call)
 
 int ms_cli_diff(int argc, char **argv)
 {
-    struct call *call = calloc(1, sizeof(*call));
+    struct diff_call *call = calloc(1, sizeof(*call));
     int status;
 
     if (!call) {

@@ -23,7 +23,7 @@
 #define LARGEST_LAG   1000000
 #define SMALLEST_SIZE ((uint64_t)1 << 20)
 
-struct call {
+struct replay_call {
     const char *trace, *csv, *costs_path;                            /* null: not given */
     uint64_t cap_bytes, device_bytes, host_limit_bytes, spill_bytes; /* 0: not given */
     double fraction;                                                 /* 0: not given */
@@ -47,13 +47,13 @@ static bool take_size(const char *value, bool or_none, uint64_t *out)
     return good;
 }
 
-static bool take_mode(const char *value, struct call *call)
+static bool take_mode(const char *value, struct replay_call *call)
 {
     call->mode = strcmp(value, "tensor") == 0 ? MS_REPLAY_TENSOR : MS_REPLAY_NATIVE;
     return call->mode == MS_REPLAY_TENSOR || strcmp(value, "native") == 0;
 }
 
-static bool take_policy(const char *value, struct call *call)
+static bool take_policy(const char *value, struct replay_call *call)
 {
     int policy = 0;
     const bool good = ms_cli_take_name(value, ms_policy_names, MS_POLICY_COUNT, &policy);
@@ -62,7 +62,7 @@ static bool take_policy(const char *value, struct call *call)
     return good;
 }
 
-static bool take_spill_policy(const char *value, struct call *call)
+static bool take_spill_policy(const char *value, struct replay_call *call)
 {
     int policy = 0;
     const bool good =
@@ -73,7 +73,7 @@ static bool take_spill_policy(const char *value, struct call *call)
 }
 
 /* An option without a value. */
-static void take_switch(enum ms_cli_option_id id, struct call *call)
+static void take_switch(enum ms_cli_option_id id, struct replay_call *call)
 {
     call->min_cap |= id == MS_CLI_REPLAY_MIN_CAP;
     call->without_charges |= id == MS_CLI_REPLAY_WITHOUT_CHARGES;
@@ -84,7 +84,7 @@ static void take_switch(enum ms_cli_option_id id, struct call *call)
 
 static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
-    struct call *call = ctx;
+    struct replay_call *call = ctx;
 
     switch ((int)option->id) {
     case MS_CLI_REPLAY_CAP:
@@ -122,7 +122,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
 
 static int take_trace(void *ctx, const char *word)
 {
-    struct call *call = ctx;
+    struct replay_call *call = ctx;
 
     if (call->trace) {
         return ms_cli_wrong(MS_CLI_REPLAY, "it replays one trace, and '%s' is a second", word);
@@ -132,7 +132,7 @@ static int take_trace(void *ctx, const char *word)
 }
 
 /* -1 if the call is good, otherwise the exit status. */
-static int parse(int argc, char **argv, struct call *call)
+static int parse(int argc, char **argv, struct replay_call *call)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_trace};
     const int status = ms_cli_parse(MS_CLI_REPLAY, argc, argv, &reader, call);
@@ -175,7 +175,7 @@ static enum form form_of(const char *path)
     return bytes > 0 && ms_cli_is_snapshot(first, (size_t)bytes) ? FORM_SNAPSHOT : FORM_CSV;
 }
 
-static bool read_trace(const struct call *call, struct ms_recording *recording, char *why)
+static bool read_trace(const struct replay_call *call, struct ms_recording *recording, char *why)
 {
     struct ms_buffer traces = {0};
     bool read = ms_traces_find(call->trace, &traces, why, WHY_BYTES);
@@ -193,7 +193,7 @@ static bool read_trace(const struct call *call, struct ms_recording *recording, 
     return read;
 }
 
-static bool read_snapshot(const struct call *call, struct ms_recording *recording, char *why)
+static bool read_snapshot(const struct replay_call *call, struct ms_recording *recording, char *why)
 {
     char device[8];
 
@@ -202,7 +202,7 @@ static bool read_snapshot(const struct call *call, struct ms_recording *recordin
                                 WHY_BYTES);
 }
 
-static bool read_form(const struct call *call, struct ms_recording *recording, char *why)
+static bool read_form(const struct replay_call *call, struct ms_recording *recording, char *why)
 {
     switch (form_of(call->trace)) {
     case FORM_TRACE:
@@ -214,7 +214,7 @@ static bool read_form(const struct call *call, struct ms_recording *recording, c
     }
 }
 
-static bool read_recording(const struct call *call, struct ms_recording *recording)
+static bool read_recording(const struct replay_call *call, struct ms_recording *recording)
 {
     char why[WHY_BYTES] = "out of memory";
     const bool read = ms_recording_begin(recording) && read_form(call, recording, why);
@@ -227,7 +227,7 @@ static bool read_recording(const struct call *call, struct ms_recording *recordi
 
 /* ---- the answer ---- */
 
-static bool set_sizes(const struct call *call, const struct ms_recording *recording,
+static bool set_sizes(const struct replay_call *call, const struct ms_recording *recording,
                       struct ms_replay_config *config)
 {
     const uint64_t device_bytes = call->device_bytes ? call->device_bytes : recording->device_bytes;
@@ -249,7 +249,7 @@ static bool set_sizes(const struct call *call, const struct ms_recording *record
     return true;
 }
 
-static int replay(const struct call *call, const struct ms_recording *recording,
+static int replay(const struct replay_call *call, const struct ms_recording *recording,
                   const struct ms_call_costs *costs)
 {
     struct ms_replay_config config = {
@@ -296,7 +296,7 @@ static int replay(const struct call *call, const struct ms_recording *recording,
     return !written || result.failure.happened || result.violation[0] ? 1 : 0;
 }
 
-static int write_csv(const struct call *call, const struct ms_recording *recording)
+static int write_csv(const struct replay_call *call, const struct ms_recording *recording)
 {
     struct ms_buffer out = {0};
     bool written;
@@ -307,7 +307,7 @@ static int write_csv(const struct call *call, const struct ms_recording *recordi
     return written ? 0 : 1;
 }
 
-static int answer(const struct call *call)
+static int answer(const struct replay_call *call)
 {
     char why[WHY_BYTES] = "out of memory";
     struct ms_recording recording;
@@ -329,7 +329,7 @@ static int answer(const struct call *call)
 
 int ms_cli_replay(int argc, char **argv)
 {
-    struct call call = {0};
+    struct replay_call call = {0};
     const int status = parse(argc, argv, &call);
 
     return status >= 0 ? status : answer(&call);

@@ -18,7 +18,7 @@
 
 #define WHY_BYTES (PATH_MAX + 512)
 
-struct call {
+struct report_call {
     enum ms_form form;
     const char *output;  /* -: the terminal */
     const char *modules; /* null: none */
@@ -30,7 +30,7 @@ struct call {
 
 static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
-    struct call *call = ctx;
+    struct report_call *call = ctx;
 
     switch ((int)option->id) {
     case MS_CLI_REPORT_FORMAT:
@@ -64,7 +64,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
 
 static int take_trace(void *ctx, const char *word)
 {
-    struct call *call = ctx;
+    struct report_call *call = ctx;
     char why[WHY_BYTES] = "";
 
     if (!ms_traces_find(word, &call->traces, why, sizeof(why))) {
@@ -76,7 +76,7 @@ static int take_trace(void *ctx, const char *word)
 
 /* Rejects options that the chosen form would silently ignore. -1 if there are none, otherwise the
  * status. */
-static int check_choice(const struct call *call)
+static int check_choice(const struct report_call *call)
 {
     const char *form = ms_form_rows[call->form].name;
 
@@ -97,7 +97,7 @@ static int check_choice(const struct call *call)
     return -1;
 }
 
-static int find_latest(struct call *call)
+static int find_latest(struct report_call *call)
 {
     char why[WHY_BYTES] = "";
 
@@ -114,7 +114,7 @@ static void take_into_form(void *ctx, const struct ms_model *model)
     ms_forms_say(ctx);
 }
 
-static int write_report(const struct call *call)
+static int write_report(const struct report_call *call)
 {
     const struct ms_report_reading how = {
         .modules = call->modules,
@@ -140,7 +140,7 @@ static int write_report(const struct call *call)
     return good ? 0 : 1;
 }
 
-static int open_page(const struct call *call)
+static int open_page(const struct report_call *call)
 {
     char path[PATH_MAX], why[WHY_BYTES] = "";
 
@@ -160,7 +160,7 @@ static int open_page(const struct call *call)
 int ms_cli_report(int argc, char **argv)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_trace};
-    struct call call = {.output = "-", .plain = true, .choice.device = -1};
+    struct report_call call = {.output = "-", .plain = true, .choice.device = -1};
     int status = ms_cli_parse(MS_CLI_REPORT, argc, argv, &reader, &call);
 
     if (status < 0) {

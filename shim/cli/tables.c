@@ -55,14 +55,14 @@ int ms_cli_statistics(int argc, char **argv)
 }
 
 /* The operand that such a command may have. */
-struct subject {
+struct table_subject {
     enum ms_cli_command_id asker;
     const char *word; /* null: none */
 };
 
 static int take_subject(void *call, const char *word)
 {
-    struct subject *subject = call;
+    struct table_subject *subject = call;
 
     if (subject->word) {
         return ms_cli_wrong(subject->asker, "it takes one word, and '%s' is a second", word);
@@ -76,7 +76,7 @@ static int find_subject(enum ms_cli_command_id asker, int argc, char **argv,
                         enum ms_cli_command_id *found)
 {
     static const struct ms_cli_reader reader = {.operand = take_subject};
-    struct subject subject = {.asker = asker};
+    struct table_subject subject = {.asker = asker};
     const int status = ms_cli_parse(asker, argc, argv, &reader, &subject);
     char question[MS_MEANT_BYTES];
 
@@ -116,7 +116,7 @@ int ms_cli_man(int argc, char **argv)
 int ms_cli_completion(int argc, char **argv)
 {
     static const struct ms_cli_reader reader = {.operand = take_subject};
-    struct subject subject = {.asker = MS_CLI_COMPLETION};
+    struct table_subject subject = {.asker = MS_CLI_COMPLETION};
     const int status = ms_cli_parse(MS_CLI_COMPLETION, argc, argv, &reader, &subject);
 
     if (status >= 0) {

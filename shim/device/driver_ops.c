@@ -96,7 +96,7 @@ static bool is_refusal(CUresult result)
 }
 
 /* A test of whether there are chunks with these properties, with one granule. */
-struct trial {
+struct chunk_trial {
     CUmemAllocationProp_v1 prop;
     int works; /* 1: they can be mapped; 0: they cannot; -1: could not be found out */
     bool left; /* the driver failed to free the granule */
@@ -105,7 +105,7 @@ struct trial {
 /* On WSL2 the attribute claims GPUDirect RDMA, but giving access fails with CUDA_ERROR_UNKNOWN
  * (pytorch#192330). */
 static void try_to_map(struct ms_device *device, CUmemGenericAllocationHandle_v1 chunk,
-                       struct trial *trial)
+                       struct chunk_trial *trial)
 {
     const uint64_t bytes = device->granule_bytes;
     CUdeviceptr_v2 addr = 0;
@@ -128,7 +128,7 @@ static void try_to_map(struct ms_device *device, CUmemGenericAllocationHandle_v1
 
 /* The caller has charged at least a granule and not used it yet. False: the driver kept the
  * granule, which stays charged, and there is no room for another. */
-static bool try_properties(struct ms_device *device, struct trial *trial)
+static bool try_properties(struct ms_device *device, struct chunk_trial *trial)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
     trial->works = -1;
@@ -161,7 +161,7 @@ static int supports(const struct ms_device *device, CUdevice_attribute attribute
 
 static bool probe_rdma(struct ms_device *device)
 {
-    struct trial trial = {.prop = standard_properties(device, MS_LOCATION_DEVICE)};
+    struct chunk_trial trial = {.prop = standard_properties(device, MS_LOCATION_DEVICE)};
     trial.prop.allocFlags.gpuDirectRDMACapable = 1;
     trial.works = supports(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
     const bool fits = trial.works != 1 || try_properties(device, &trial);
@@ -173,7 +173,7 @@ static bool probe_rdma(struct ms_device *device)
  * without an engine for it (seen: an H200). */
 static bool probe_decompress(struct ms_device *device)
 {
-    struct trial trial = {.prop = standard_properties(device, MS_LOCATION_DEVICE)};
+    struct chunk_trial trial = {.prop = standard_properties(device, MS_LOCATION_DEVICE)};
     trial.prop.allocFlags.usage = CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
     const bool fits = try_properties(device, &trial);
     atomic_store(&device->decompress_flag, trial.works);

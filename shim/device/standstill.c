@@ -61,28 +61,28 @@ static uint64_t left_ns(uint64_t end_ns)
 }
 
 /* The time limits of a standstill. */
-struct trial {
+struct standstill_trial {
     uint64_t end_ns;       /* for all of it */
     uint64_t quiet_end_ns; /* unless some stream runs empty before */
     uint64_t quiet_ns;     /* from one stream that ran empty to the next */
     uint64_t phase_end_ns; /* for the present phase, with the gate open or closed */
 };
 
-static struct trial begin_trial(uint64_t timeout_ns)
+static struct standstill_trial begin_trial(uint64_t timeout_ns)
 {
     uint64_t now = ms_clock_ns();
     uint64_t quiet = ms_options()->wait_ns;
     quiet = quiet > LEAST_QUIET_NS ? quiet : LEAST_QUIET_NS;
-    return (struct trial){
+    return (struct standstill_trial){
         .end_ns = now + timeout_ns, .quiet_end_ns = now + quiet, .quiet_ns = quiet};
 }
 
-static uint64_t trial_left_ns(const struct trial *trial)
+static uint64_t trial_left_ns(const struct standstill_trial *trial)
 {
     return left_ns(trial->quiet_end_ns < trial->end_ns ? trial->quiet_end_ns : trial->end_ns);
 }
 
-static uint64_t phase_left_ns(const struct trial *trial)
+static uint64_t phase_left_ns(const struct standstill_trial *trial)
 {
     uint64_t in_all = trial_left_ns(trial);
     uint64_t phase = left_ns(trial->phase_end_ns);
@@ -121,7 +121,7 @@ static bool has_work(ms_stream_t stream)
 }
 
 /* Waits for a stream, within the time limits. */
-static bool stream_empty(ms_stream_t stream, struct trial *trial)
+static bool stream_empty(ms_stream_t stream, struct standstill_trial *trial)
 {
     bool waited = false;
     while (has_work(stream)) {
@@ -139,7 +139,7 @@ static bool stream_empty(ms_stream_t stream, struct trial *trial)
 
 /* Recording a fence queues work, too, and if a queue is full the driver makes the caller wait for
  * the device. So this first asks the known streams, which never waits, until they are empty. */
-static bool streams_empty(const struct ms_context *context, struct trial *trial)
+static bool streams_empty(const struct ms_context *context, struct standstill_trial *trial)
 {
     struct ms_stream_list streams;
     bool empty = stream_empty(context->legacy_stream, trial);
@@ -151,7 +151,7 @@ static bool streams_empty(const struct ms_context *context, struct trial *trial)
     return empty;
 }
 
-static bool contexts_empty(struct trial *trial)
+static bool contexts_empty(struct standstill_trial *trial)
 {
     bool empty = true;
     for (struct ms_context *c = ms_context_first(); c != NULL && empty; c = c->next) {
@@ -164,7 +164,7 @@ static bool contexts_empty(struct trial *trial)
 }
 
 /* Called with the gate closed. */
-static ms_status_t drain(struct ms_device *device, struct trial *trial)
+static ms_status_t drain(struct ms_device *device, struct standstill_trial *trial)
 {
     ms_fence_t fence = 0;
     if (!contexts_empty(trial)) {
@@ -191,7 +191,7 @@ static bool refused(void)
     return why != NULL;
 }
 
-static ms_status_t halt_locked(struct ms_device *device, struct trial *trial)
+static ms_status_t halt_locked(struct ms_device *device, struct standstill_trial *trial)
 {
     if (!ms_gate_close(phase_left_ns(trial))) {
         return refused() ? MS_ERR_NOT_SUPPORTED : MS_ERR_NOT_READY;
@@ -208,7 +208,7 @@ static ms_status_t halt_locked(struct ms_device *device, struct trial *trial)
 }
 
 /* On MS_OK the lock is held, which Clang cannot tell by a status. */
-static ms_status_t halt_once(struct ms_device *device, struct trial *trial,
+static ms_status_t halt_once(struct ms_device *device, struct standstill_trial *trial,
                              uint64_t closed_ns) MS_NO_THREAD_SAFETY
 {
     if (!lock_until(trial->end_ns)) {
@@ -230,7 +230,7 @@ static uint64_t about(uint64_t ns)
     return ns / 2 + ns / 1024 * draw;
 }
 
-static ms_status_t halt(struct ms_device *device, struct trial *trial)
+static ms_status_t halt(struct ms_device *device, struct standstill_trial *trial)
 {
     uint64_t open_ns = FIRST_OPEN_NS;
     uint64_t closed_ns = FIRST_CLOSED_NS;
@@ -248,7 +248,7 @@ static ms_status_t halt(struct ms_device *device, struct trial *trial)
 
 ms_status_t ms_standstill_halt(void *ctx, uint64_t timeout_ns)
 {
-    struct trial trial = begin_trial(timeout_ns);
+    struct standstill_trial trial = begin_trial(timeout_ns);
     if (atomic_load_explicit(&ms_gate_thread.calls, memory_order_relaxed) != 0 ||
         ms_captures_running() || refused()) {
         return MS_ERR_NOT_SUPPORTED;

@@ -46,7 +46,7 @@ static _Atomic uint64_t last_thread;
 static _Atomic uint64_t epoch; /* advances when a stream goes: it invalidates what threads
                                   remember */
 /* What a thread remembers, so that using the same stream again takes no lock. */
-struct memory {
+struct stream_memory {
     uint64_t epoch;
     CUstream handle;
     struct ms_stream_view view;
@@ -57,7 +57,7 @@ struct memory {
     unsigned own_next;
     uint64_t thread;
 };
-static _Thread_local struct memory memory __attribute__((tls_model("initial-exec")));
+static _Thread_local struct stream_memory memory __attribute__((tls_model("initial-exec")));
 
 static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end_key;

@@ -28,14 +28,15 @@
 #endif
 
 /* Returned in registers, as a structure of two words. */
-struct answer {
+struct dlsym_answer {
     void *address;
     uintptr_t answered; /* 0: not ours, jump on */
 };
 
-__attribute__((visibility("hidden"))) struct answer ms_answer_dlsym(void *handle, const char *name);
-__attribute__((visibility("hidden"))) struct answer ms_answer_dlvsym(void *handle, const char *name,
-                                                                     const char *version);
+__attribute__((visibility("hidden"))) struct dlsym_answer ms_answer_dlsym(void *handle,
+                                                                          const char *name);
+__attribute__((visibility("hidden"))) struct dlsym_answer
+ms_answer_dlvsym(void *handle, const char *name, const char *version);
 
 /* Turns what the real function found for one of our names into the answer. If it found our own
  * export, the search began in the global scope. Our export counts only if the driver has the
@@ -122,38 +123,38 @@ static void *unknown_function(const char *name)
 
 /* The answer for a name without a row, if the real function searches by its caller's address: it is
  * reached by the jump, so the program gets the driver's own function, without a stub. */
-static struct answer found_by_caller(const char *name)
+static struct dlsym_answer found_by_caller(const char *name)
 {
     if (unknown_function(name) != NULL) {
         ms_stub_lacking(name);
     }
-    return (struct answer){NULL, 0};
+    return (struct dlsym_answer){NULL, 0};
 }
 
 /* The answer for a name without a row, from what the real function found. Most such names are not
  * the driver's, and many are not found. */
-static struct answer stub_for(void *found, const char *name)
+static struct dlsym_answer stub_for(void *found, const char *name)
 {
     bool unknown = found != NULL && found == unknown_function(name);
-    return (struct answer){unknown ? ms_stub_for(name, found) : found, 1};
+    return (struct dlsym_answer){unknown ? ms_stub_for(name, found) : found, 1};
 }
 
-struct answer ms_answer_dlsym(void *handle, const char *name)
+struct dlsym_answer ms_answer_dlsym(void *handle, const char *name)
 {
     ms_dlsym_t next = ms_next_dlsym_function();
     if (is_verb(handle, name)) {
-        return (struct answer){ms_verbs_hook(name, next(handle, name)), 1};
+        return (struct dlsym_answer){ms_verbs_hook(name, next(handle, name)), 1};
     }
     if (is_plugin(handle, name)) {
-        return (struct answer){ms_jax_entry(next(handle, name)), 1};
+        return (struct dlsym_answer){ms_jax_entry(next(handle, name)), 1};
     }
     if (is_python_module(handle, name)) {
         void *found = next(handle, name);
         ms_cupy_module(name, found);
-        return (struct answer){found, 1};
+        return (struct dlsym_answer){found, 1};
     }
     if (is_fabric_query(handle, name)) {
-        return (struct answer){ms_torch_fabric(next(handle, name)), 1};
+        return (struct dlsym_answer){ms_torch_fabric(next(handle, name)), 1};
     }
     int row = ms_hook_of_symbol(name);
     if (row < 0) {
@@ -161,17 +162,17 @@ struct answer ms_answer_dlsym(void *handle, const char *name)
                                           : stub_for(next(handle, name), name);
     }
     if (handle == RTLD_NEXT) {
-        return (struct answer){NULL, nothing_next(row)};
+        return (struct dlsym_answer){NULL, nothing_next(row)};
     }
-    return (struct answer){hook_for(next(handle, name), handle, row), 1};
+    return (struct dlsym_answer){hook_for(next(handle, name), handle, row), 1};
 }
 
-struct answer ms_answer_dlvsym(void *handle, const char *name, const char *version)
+struct dlsym_answer ms_answer_dlvsym(void *handle, const char *name, const char *version)
 {
     (void)ms_next_dlsym_function();
     ms_dlvsym_t next = atomic_load_explicit(&ms_next_dlvsym, memory_order_acquire);
     if (is_verb(handle, name)) {
-        return (struct answer){ms_verbs_hook(name, next(handle, name, version)), 1};
+        return (struct dlsym_answer){ms_verbs_hook(name, next(handle, name, version)), 1};
     }
     int row = ms_hook_of_symbol(name);
     if (row < 0) {
@@ -179,9 +180,9 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                                           : stub_for(next(handle, name, version), name);
     }
     if (handle == RTLD_NEXT) {
-        return (struct answer){NULL, nothing_next(row)};
+        return (struct dlsym_answer){NULL, nothing_next(row)};
     }
-    return (struct answer){hook_for(next(handle, name, version), handle, row), 1};
+    return (struct dlsym_answer){hook_for(next(handle, name, version), handle, row), 1};
 }
 
 /* Any other name costs a few compares and a jump, once the target is known. The names to examine

@@ -14,7 +14,7 @@
 
 #define RANGES_MAX 256u /* libraries on the stacks of allocations */
 
-struct range {
+struct code_range {
     _Atomic uintptr_t begin; /* 0: free; written last */
     uintptr_t end;
     const struct ms_nccl_code *nccl; /* null: no NCCL linked in beside other code */
@@ -22,7 +22,7 @@ struct range {
     bool named;
 };
 
-static struct range ranges[RANGES_MAX];
+static struct code_range ranges[RANGES_MAX];
 static _Atomic unsigned taken;
 
 static enum ms_library library_named(const char *name)
@@ -73,9 +73,9 @@ static bool is_named(const char *name)
     return false;
 }
 
-static struct range describe(uintptr_t addr)
+static struct code_range describe(uintptr_t addr)
 {
-    struct range found = {.library = MS_LIBRARY_OTHER};
+    struct code_range found = {.library = MS_LIBRARY_OTHER};
     struct ms_loaded_elf elf;
     uintptr_t begin = 0;
     if (ms_elf_around(addr, &elf, &begin, &found.end)) {
@@ -88,7 +88,7 @@ static struct range describe(uintptr_t addr)
     return found;
 }
 
-static const struct range *known_at(uintptr_t addr)
+static const struct code_range *known_at(uintptr_t addr)
 {
     unsigned count = atomic_load_explicit(&taken, memory_order_acquire);
     count = count < RANGES_MAX ? count : RANGES_MAX;
@@ -101,13 +101,13 @@ static const struct range *known_at(uintptr_t addr)
     return NULL;
 }
 
-static struct range range_at(uintptr_t addr)
+static struct code_range range_at(uintptr_t addr)
 {
-    const struct range *known = known_at(addr);
+    const struct code_range *known = known_at(addr);
     if (known) {
         return *known;
     }
-    struct range found = describe(addr);
+    struct code_range found = describe(addr);
     unsigned i = found.begin != 0 && atomic_load(&taken) < RANGES_MAX ? atomic_fetch_add(&taken, 1)
                                                                       : RANGES_MAX;
     if (i < RANGES_MAX) {
@@ -122,13 +122,13 @@ static struct range range_at(uintptr_t addr)
 
 enum ms_library ms_library_at(const void *address)
 {
-    const struct range *known = known_at((uintptr_t)address);
+    const struct code_range *known = known_at((uintptr_t)address);
     return known ? known->library : range_at((uintptr_t)address).library;
 }
 
 struct ms_library_facts ms_library_facts_at(const void *address)
 {
-    const struct range range = range_at((uintptr_t)address);
+    const struct code_range range = range_at((uintptr_t)address);
     return (struct ms_library_facts){
         .library = range.library,
         .has_nccl = range.nccl != NULL,

@@ -69,7 +69,7 @@ static struct ms_loaded_elf object_of(const struct dl_phdr_info *info,
     return elf;
 }
 
-struct search {
+struct elf_search {
     const char *name; /* a base of the object, or a symbol's name */
     struct ms_loaded_elf *out;
 };
@@ -77,7 +77,7 @@ struct search {
 static int match_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
 {
     (void)info_bytes;
-    struct search *search = ctx;
+    struct elf_search *search = ctx;
     struct dynamic dynamic;
     if (!read_dynamic(info, &dynamic)) {
         return 0;
@@ -93,7 +93,7 @@ static int match_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
 
 bool ms_elf_loaded(const char *soname, struct ms_loaded_elf *out)
 {
-    struct search search = {soname, out};
+    struct elf_search search = {soname, out};
     return dl_iterate_phdr(match_object, &search) != 0;
 }
 
@@ -194,7 +194,7 @@ void *ms_elf_variable(const struct ms_loaded_elf *elf, const char *name)
 static int match_definition(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
 {
     (void)info_bytes;
-    struct search *search = ctx;
+    struct elf_search *search = ctx;
     struct dynamic dynamic;
     if (!read_dynamic(info, &dynamic)) {
         return 0;
@@ -209,7 +209,7 @@ static int match_definition(struct dl_phdr_info *info, size_t info_bytes, void *
 
 bool ms_elf_defining(const char *function, struct ms_loaded_elf *out)
 {
-    struct search search = {function, out};
+    struct elf_search search = {function, out};
     return dl_iterate_phdr(match_definition, &search) != 0;
 }
 

@@ -43,7 +43,7 @@ static bool thread_ends_seen;
 
 /* --- classes of names ------------------------------------------------------------------------- */
 
-static const struct name {
+static const struct gate_name {
     const char *base;
     enum ms_gate_class class;
 } names[] = {
@@ -53,10 +53,10 @@ static const struct name {
 
 static int compare_names(const void *wanted, const void *entry)
 {
-    return strcmp(wanted, ((const struct name *)entry)->base);
+    return strcmp(wanted, ((const struct gate_name *)entry)->base);
 }
 
-static const struct name *find_name(const char *base)
+static const struct gate_name *find_name(const char *base)
 {
     return bsearch(base, names, sizeof names / sizeof *names, sizeof *names, compare_names);
 }
@@ -79,7 +79,7 @@ enum ms_gate_class ms_gate_class_of(const char *name)
     char base[NAME_MAX_CHARS];
     (void)snprintf(base, sizeof base, "%s", name);
     take_marks_off(base);
-    const struct name *found = find_name(base);
+    const struct gate_name *found = find_name(base);
     return found != NULL ? found->class : MS_GATE_UNKNOWN;
 }
 

@@ -184,14 +184,14 @@ static int domain_range_pop(nvtx_domain_t domain)
 /* --- Injection ---------------------------------------------------------------------------------
  */
 
-struct answer {
+struct nvtx_answer {
     unsigned int id;
     nvtx_function_t function;
 };
 
 /* NVTX turns functions that are left out into calls that do nothing. */
-static bool fill(const struct nvtx_callbacks *callbacks, int module, const struct answer *answers,
-                 size_t count)
+static bool fill(const struct nvtx_callbacks *callbacks, int module,
+                 const struct nvtx_answer *answers, size_t count)
 {
     nvtx_function_t **table = NULL;
     unsigned int size = 0;
@@ -212,7 +212,7 @@ int InitializeInjectionNvtx2(nvtx_export_table_t tables)
     {                                     \
         (id), (nvtx_function_t)(function) \
     }
-    static const struct answer core[] = {
+    static const struct nvtx_answer core[] = {
         ANSWER(NVTX_CORE_RANGE_START_EX, range_start_ex),
         ANSWER(NVTX_CORE_RANGE_START_A, range_start_a),
         ANSWER(NVTX_CORE_RANGE_START_W, range_start_w),
@@ -222,7 +222,7 @@ int InitializeInjectionNvtx2(nvtx_export_table_t tables)
         ANSWER(NVTX_CORE_RANGE_PUSH_W, range_push_w),
         ANSWER(NVTX_CORE_RANGE_POP, range_pop),
     };
-    static const struct answer core2[] = {
+    static const struct nvtx_answer core2[] = {
         ANSWER(NVTX_CORE2_RANGE_START_EX, domain_range_start_ex),
         ANSWER(NVTX_CORE2_RANGE_END, domain_range_end),
         ANSWER(NVTX_CORE2_RANGE_PUSH_EX, domain_range_push_ex),

@@ -38,12 +38,12 @@ typedef char *(*getenv_t)(const char *);
 static _Atomic(getenv_t) next;
 
 /* The strings that were returned: a caller of getenv may keep the pointer. */
-struct answer {
-    struct answer *next;
+struct setting_answer {
+    struct setting_answer *next;
     char text[];
 };
 
-static struct answer *answers MS_GUARDED_BY(*MS_LOCK(ANSWERS));
+static struct setting_answer *answers MS_GUARDED_BY(*MS_LOCK(ANSWERS));
 
 static char *next_getenv(const char *name)
 {
@@ -59,13 +59,13 @@ static char *next_getenv(const char *name)
 static char *keep(const char *theirs, const char *ours)
 {
     size_t bytes = strlen(theirs) + strlen(ours) + 2;
-    struct answer *fresh = malloc(sizeof(*fresh) + bytes);
+    struct setting_answer *fresh = malloc(sizeof(*fresh) + bytes);
     if (fresh == NULL) {
         return NULL;
     }
     (void)snprintf(fresh->text, bytes, "%s%s%s", theirs, theirs[0] != '\0' ? "," : "", ours);
     ms_lock_acquire(MS_LOCK(ANSWERS));
-    struct answer *known = answers;
+    struct setting_answer *known = answers;
     while (known != NULL && strcmp(known->text, fresh->text) != 0) {
         known = known->next;
     }

@@ -10,35 +10,38 @@ struct limits {
 };
 
 /* One row of cuda.h's table: the limits in general, and with CUDA_ARRAY3D_SURFACE_LDST. */
-struct kind {
+struct array_kind {
     struct limits texture, surface;
 };
 
 #define LIMIT(name) CU_DEVICE_ATTRIBUTE_MAXIMUM_##name
 
-static const struct kind line = {{LIMIT(TEXTURE1D_WIDTH), 0, 0}, {LIMIT(SURFACE1D_WIDTH), 0, 0}};
-static const struct kind plane = {{LIMIT(TEXTURE2D_WIDTH), LIMIT(TEXTURE2D_HEIGHT), 0},
-                                  {LIMIT(SURFACE2D_WIDTH), LIMIT(SURFACE2D_HEIGHT), 0}};
-static const struct kind gathered = {
+static const struct array_kind line = {{LIMIT(TEXTURE1D_WIDTH), 0, 0},
+                                       {LIMIT(SURFACE1D_WIDTH), 0, 0}};
+static const struct array_kind plane = {{LIMIT(TEXTURE2D_WIDTH), LIMIT(TEXTURE2D_HEIGHT), 0},
+                                        {LIMIT(SURFACE2D_WIDTH), LIMIT(SURFACE2D_HEIGHT), 0}};
+static const struct array_kind gathered = {
     {LIMIT(TEXTURE2D_GATHER_WIDTH), LIMIT(TEXTURE2D_GATHER_HEIGHT), 0},
     {LIMIT(SURFACE2D_WIDTH), LIMIT(SURFACE2D_HEIGHT), 0}};
-static const struct kind space = {
+static const struct array_kind space = {
     {LIMIT(TEXTURE3D_WIDTH), LIMIT(TEXTURE3D_HEIGHT), LIMIT(TEXTURE3D_DEPTH)},
     {LIMIT(SURFACE3D_WIDTH), LIMIT(SURFACE3D_HEIGHT), LIMIT(SURFACE3D_DEPTH)}};
-static const struct kind deep_space = {
+static const struct array_kind deep_space = {
     {LIMIT(TEXTURE3D_WIDTH_ALTERNATE), LIMIT(TEXTURE3D_HEIGHT_ALTERNATE),
      LIMIT(TEXTURE3D_DEPTH_ALTERNATE)},
     {LIMIT(SURFACE3D_WIDTH), LIMIT(SURFACE3D_HEIGHT), LIMIT(SURFACE3D_DEPTH)}};
-static const struct kind lines = {
+static const struct array_kind lines = {
     {LIMIT(TEXTURE1D_LAYERED_WIDTH), 0, LIMIT(TEXTURE1D_LAYERED_LAYERS)},
     {LIMIT(SURFACE1D_LAYERED_WIDTH), 0, LIMIT(SURFACE1D_LAYERED_LAYERS)}};
-static const struct kind planes = {{LIMIT(TEXTURE2D_LAYERED_WIDTH), LIMIT(TEXTURE2D_LAYERED_HEIGHT),
-                                    LIMIT(TEXTURE2D_LAYERED_LAYERS)},
-                                   {LIMIT(SURFACE2D_LAYERED_WIDTH), LIMIT(SURFACE2D_LAYERED_HEIGHT),
-                                    LIMIT(SURFACE2D_LAYERED_LAYERS)}};
-static const struct kind cube = {{LIMIT(TEXTURECUBEMAP_WIDTH), LIMIT(TEXTURECUBEMAP_WIDTH), 0},
-                                 {LIMIT(SURFACECUBEMAP_WIDTH), LIMIT(SURFACECUBEMAP_WIDTH), 0}};
-static const struct kind cubes = {
+static const struct array_kind planes = {
+    {LIMIT(TEXTURE2D_LAYERED_WIDTH), LIMIT(TEXTURE2D_LAYERED_HEIGHT),
+     LIMIT(TEXTURE2D_LAYERED_LAYERS)},
+    {LIMIT(SURFACE2D_LAYERED_WIDTH), LIMIT(SURFACE2D_LAYERED_HEIGHT),
+     LIMIT(SURFACE2D_LAYERED_LAYERS)}};
+static const struct array_kind cube = {
+    {LIMIT(TEXTURECUBEMAP_WIDTH), LIMIT(TEXTURECUBEMAP_WIDTH), 0},
+    {LIMIT(SURFACECUBEMAP_WIDTH), LIMIT(SURFACECUBEMAP_WIDTH), 0}};
+static const struct array_kind cubes = {
     {LIMIT(TEXTURECUBEMAP_LAYERED_WIDTH), LIMIT(TEXTURECUBEMAP_LAYERED_WIDTH),
      LIMIT(TEXTURECUBEMAP_LAYERED_LAYERS)},
     {LIMIT(SURFACECUBEMAP_LAYERED_WIDTH), LIMIT(SURFACECUBEMAP_LAYERED_WIDTH),
@@ -61,7 +64,7 @@ static bool are_within(const struct ms_device *device, const CUDA_ARRAY3D_DESCRI
 }
 
 static bool is_of(const struct ms_device *device, const CUDA_ARRAY3D_DESCRIPTOR_v2 *d,
-                  const struct kind *kind)
+                  const struct array_kind *kind)
 {
     return are_within(device, d, &kind->texture) &&
            (!(d->Flags & CUDA_ARRAY3D_SURFACE_LDST) || are_within(device, d, &kind->surface));

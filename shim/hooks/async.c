@@ -11,9 +11,9 @@
 #include "shim/sites/site.h"
 
 /* One of the four calls, as the application made it. */
-struct call {
-    CUresult (*real)(const struct call *call); /* calls the driver */
-    CUmemoryPool pool;                         /* null: the device's current pool */
+struct async_call {
+    CUresult (*real)(const struct async_call *call); /* calls the driver */
+    CUmemoryPool pool;                               /* null: the device's current pool */
     CUdeviceptr_v2 *dptr;
     size_t bytes;
     CUstream stream;
@@ -23,7 +23,8 @@ struct call {
 typedef CUresult (*free_function)(CUdeviceptr_v2, CUstream);
 
 /* Allocates from one of the driver's own pools. */
-static CUresult forward(const struct call *call, struct ms_mempool *pool, struct ms_device *device)
+static CUresult forward(const struct async_call *call, struct ms_mempool *pool,
+                        struct ms_device *device)
 {
     const uint32_t site = ms_site_capture(call->bytes);
     uint64_t asked_bytes = 0;
@@ -41,7 +42,7 @@ static CUresult forward(const struct call *call, struct ms_mempool *pool, struct
     return result == CUDA_ERROR_OUT_OF_MEMORY ? ms_oom_refuse(device, call->bytes) : result;
 }
 
-static CUresult alloc(const struct call *call)
+static CUresult alloc(const struct async_call *call)
 {
     struct ms_stream_view stream;
     bool captures = false;
@@ -78,32 +79,32 @@ static CUresult alloc(const struct call *call)
                : forward(call, pool, home);
 }
 
-static CUresult real_alloc(const struct call *c)
+static CUresult real_alloc(const struct async_call *c)
 {
     return MS_REAL(cuMemAllocAsync)(c->dptr, c->bytes, c->stream);
 }
 
 CUresult ms_serve_cuMemAllocAsync(CUdeviceptr_v2 *dptr, size_t bytesize, CUstream hStream)
 {
-    return alloc(
-        &(struct call){.real = real_alloc, .dptr = dptr, .bytes = bytesize, .stream = hStream});
+    return alloc(&(struct async_call){
+        .real = real_alloc, .dptr = dptr, .bytes = bytesize, .stream = hStream});
 }
 
-static CUresult real_alloc_per_thread(const struct call *c)
+static CUresult real_alloc_per_thread(const struct async_call *c)
 {
     return MS_REAL(cuMemAllocAsync_ptsz)(c->dptr, c->bytes, c->stream);
 }
 
 CUresult ms_serve_cuMemAllocAsync_ptsz(CUdeviceptr_v2 *dptr, size_t bytesize, CUstream hStream)
 {
-    return alloc(&(struct call){.real = real_alloc_per_thread,
-                                .dptr = dptr,
-                                .bytes = bytesize,
-                                .stream = hStream,
-                                .per_thread = true});
+    return alloc(&(struct async_call){.real = real_alloc_per_thread,
+                                      .dptr = dptr,
+                                      .bytes = bytesize,
+                                      .stream = hStream,
+                                      .per_thread = true});
 }
 
-static CUresult real_from_pool(const struct call *c)
+static CUresult real_from_pool(const struct async_call *c)
 {
     return MS_REAL(cuMemAllocFromPoolAsync)(c->dptr, c->bytes, c->pool, c->stream);
 }
@@ -114,11 +115,11 @@ CUresult ms_serve_cuMemAllocFromPoolAsync(CUdeviceptr_v2 *dptr, size_t bytesize,
     if (!pool) {
         return MS_REAL(cuMemAllocFromPoolAsync)(dptr, bytesize, pool, hStream);
     }
-    return alloc(&(struct call){
+    return alloc(&(struct async_call){
         .real = real_from_pool, .pool = pool, .dptr = dptr, .bytes = bytesize, .stream = hStream});
 }
 
-static CUresult real_from_pool_per_thread(const struct call *c)
+static CUresult real_from_pool_per_thread(const struct async_call *c)
 {
     return MS_REAL(cuMemAllocFromPoolAsync_ptsz)(c->dptr, c->bytes, c->pool, c->stream);
 }
@@ -129,12 +130,12 @@ CUresult ms_serve_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr_v2 *dptr, size_t byte
     if (!pool) {
         return MS_REAL(cuMemAllocFromPoolAsync_ptsz)(dptr, bytesize, pool, hStream);
     }
-    return alloc(&(struct call){.real = real_from_pool_per_thread,
-                                .pool = pool,
-                                .dptr = dptr,
-                                .bytes = bytesize,
-                                .stream = hStream,
-                                .per_thread = true});
+    return alloc(&(struct async_call){.real = real_from_pool_per_thread,
+                                      .pool = pool,
+                                      .dptr = dptr,
+                                      .bytes = bytesize,
+                                      .stream = hStream,
+                                      .per_thread = true});
 }
 
 static CUresult give_back(CUdeviceptr_v2 dptr, CUstream handle, bool per_thread, free_function real)

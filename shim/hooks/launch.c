@@ -15,7 +15,7 @@
 #include "shim/policy/heat.h"
 #include "shim/policy/parameters.h"
 
-struct watch {
+struct launch_watch {
     struct ms_context *context; /* null: nothing is measured */
     struct ms_measure measure;
     enum ms_charge_reason reason;
@@ -25,9 +25,9 @@ struct watch {
 /* On an error the driver must not be called, because nobody would know what to charge to which
  * context. No context is no error: only the driver knows whether the call needs one, or is invalid
  * anyway. */
-static CUresult watch_begin(struct watch *watch, enum ms_charge_reason reason)
+static CUresult watch_begin(struct launch_watch *watch, enum ms_charge_reason reason)
 {
-    *watch = (struct watch){.reason = reason};
+    *watch = (struct launch_watch){.reason = reason};
     CUresult result = ms_context_query(&watch->context);
     if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_INVALID_CONTEXT ||
         result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
@@ -51,7 +51,7 @@ static bool again(bool *retried, CUresult result)
 
 /* Enters what was taken for a handle. What was taken for it before is added: a library may be
  * loaded long after its handle was made. */
-static void note_taken(const struct watch *watch, const void *handle, uint64_t bytes)
+static void note_taken(const struct launch_watch *watch, const void *handle, uint64_t bytes)
 {
     struct ms_grant before;
     struct ms_grant displaced;
@@ -70,7 +70,7 @@ static void note_taken(const struct watch *watch, const void *handle, uint64_t b
 
 /* Charges what the driver took. handle: what the call made, or looked into, and a later call can
  * destroy; null if nothing. */
-static CUresult watch_end(struct watch *watch, CUresult result, const void *handle)
+static CUresult watch_end(struct launch_watch *watch, CUresult result, const void *handle)
 {
     if (result != CUDA_SUCCESS || !watch->context) {
         return result;
@@ -91,7 +91,7 @@ static CUresult watch_end(struct watch *watch, CUresult result, const void *hand
 /* Evaluates `call` once, or twice if the driver ran out of memory the first time. */
 #define WATCHED(charge_reason, call, handle)                                       \
     do {                                                                           \
-        struct watch watch_;                                                       \
+        struct launch_watch watch_;                                                \
         CUresult result_ = watch_begin(&watch_, (charge_reason));                  \
         if (result_ != CUDA_SUCCESS) {                                             \
             return result_;                                                        \

@@ -258,14 +258,14 @@ static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute at
 }
 
 /* What lies at an address. */
-struct subject {
+struct pointer_subject {
     struct ms_device *device; /* of the block */
     struct ms_block_info block;
     struct ms_proxy_view page;
     bool is_block, is_page;
 };
 
-static bool find_subject(CUdeviceptr_v2 ptr, struct subject *subject)
+static bool find_subject(CUdeviceptr_v2 ptr, struct pointer_subject *subject)
 {
     subject->is_block = block_at(ptr, &subject->device, &subject->block);
     subject->is_page = !subject->device && ms_proxies_at(ptr, &subject->page);
@@ -274,12 +274,13 @@ static bool find_subject(CUdeviceptr_v2 ptr, struct subject *subject)
 
 /* Between blocks there is no allocation, whatever is mapped there: the driver is asked about an
  * address that nobody has. */
-static CUdeviceptr_v2 asked_instead(const struct subject *subject, bool found, CUdeviceptr_v2 ptr)
+static CUdeviceptr_v2 asked_instead(const struct pointer_subject *subject, bool found,
+                                    CUdeviceptr_v2 ptr)
 {
     return !found && subject->device ? (CUdeviceptr_v2)1 : ptr;
 }
 
-static bool answer_subject(const struct subject *subject, CUpointer_attribute attribute,
+static bool answer_subject(const struct pointer_subject *subject, CUpointer_attribute attribute,
                            CUdeviceptr_v2 ptr, void *data)
 {
     return subject->is_block ? answer(subject->device, &subject->block, attribute, data)
@@ -304,7 +305,7 @@ static CUresult shown_identity(CUpointer_attribute attribute, CUdeviceptr_v2 ptr
 CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                         CUdeviceptr_v2 ptr)
 {
-    struct subject subject;
+    struct pointer_subject subject;
     if (shows_identity(attribute) && !ms_serve_pin(ptr, 1)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -322,7 +323,7 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
                                          CUpointer_attribute *attributes, void **data,
                                          CUdeviceptr_v2 ptr)
 {
-    struct subject subject;
+    struct pointer_subject subject;
     const unsigned int count = attributes && data ? numAttributes : 0;
     for (unsigned int i = 0; i < count; i++) {
         if (shows_identity(attributes[i]) && !ms_serve_pin(ptr, 1)) {
@@ -344,7 +345,7 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
 CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_v1 *location,
                                  CUdeviceptr_v2 ptr)
 {
-    struct subject subject;
+    struct pointer_subject subject;
     struct ms_reservation reservation;
     if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
         !ms_device_get(location->id) || !find_subject(ptr, &subject) ||

@@ -38,19 +38,19 @@ struct chunk {
                       again */
 };
 
-struct mapping {
+struct vmm_mapping {
     CUdeviceptr_v2 addr;
     uint64_t bytes;
     struct chunk *chunk;
     struct ms_live_map live; /* its id is 0 if it is not recorded */
 };
 
-MS_RANGES_HOLD(struct mapping);
+MS_RANGES_HOLD(struct vmm_mapping);
 
 static struct ms_chains by_handle MS_GUARDED_BY(*MS_LOCK(VMM)) = {
     .offset = offsetof(struct chunk, by_handle)};
 static struct ms_ranges mappings MS_GUARDED_BY(*MS_LOCK(VMM)) = {
-    .entry_bytes = sizeof(struct mapping)};
+    .entry_bytes = sizeof(struct vmm_mapping)};
 MS_HOT_DATA _Atomic uint64_t ms_live_maps_count;
 
 static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr_v2 addr,
@@ -216,13 +216,13 @@ CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
 
 /* --- mappings --------------------------------------------------------------------------------- */
 
-static struct mapping *mapping_at(size_t index) MS_REQUIRES(*MS_LOCK(VMM))
+static struct vmm_mapping *mapping_at(size_t index) MS_REQUIRES(*MS_LOCK(VMM))
 {
-    return (struct mapping *)mappings.entries + index;
+    return (struct vmm_mapping *)mappings.entries + index;
 }
 
 /* Removes one mapping that lies in the range from the table. */
-static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out)
+static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct vmm_mapping *out)
     MS_REQUIRES(*MS_LOCK(VMM))
 {
     size_t i = ms_ranges_place(&mappings, addr);
@@ -254,7 +254,7 @@ static bool is_live(struct chunk *chunk, CUdeviceptr_v2 addr)
 
 static void note_mapping(struct chunk *chunk, CUdeviceptr_v2 addr, uint64_t bytes)
 {
-    struct mapping mapping = {.addr = addr, .bytes = bytes, .chunk = chunk};
+    struct vmm_mapping mapping = {.addr = addr, .bytes = bytes, .chunk = chunk};
     if (is_live(chunk, addr)) {
         ms_live_map_begin(&mapping.live, chunk->device, addr, bytes, !chunk->imported,
                           ms_site_capture(bytes));
@@ -347,7 +347,7 @@ CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
 }
 
 /* The driver has unmapped it. */
-static void settle_unmapped(struct mapping *mapping)
+static void settle_unmapped(struct vmm_mapping *mapping)
 {
     emit(MS_EVENT_UNMAP, mapping->chunk, mapping->addr, mapping->bytes);
     if (mapping->live.id != 0) {
@@ -370,7 +370,7 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
         return CUDA_ERROR_INVALID_VALUE;
     }
     /* Removed first: another thread may map there as soon as the driver has unmapped the range. */
-    struct mapping *taken = NULL;
+    struct vmm_mapping *taken = NULL;
     size_t count = 0;
     ms_lock_acquire(MS_LOCK(VMM));
     size_t first = ms_ranges_place(&mappings, ptr);

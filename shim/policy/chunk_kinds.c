@@ -11,7 +11,7 @@
 /* More than any program asks for. The answers for further kinds are not kept. */
 enum { KINDS = 8 };
 
-struct kind {
+struct chunk_kind {
     int device;
     CUmemAllocationType type;
     CUmemAllocationHandleType handle_types;
@@ -20,17 +20,17 @@ struct kind {
     CUresult answer;
 };
 
-static struct kind kinds[KINDS] MS_GUARDED_BY(*MS_LOCK(PROXIES));
+static struct chunk_kind kinds[KINDS] MS_GUARDED_BY(*MS_LOCK(PROXIES));
 static unsigned known MS_GUARDED_BY(*MS_LOCK(PROXIES));
 
-static bool same(const struct kind *one, const struct kind *other)
+static bool same(const struct chunk_kind *one, const struct chunk_kind *other)
 {
     return one->device == other->device && one->type == other->type &&
            one->handle_types == other->handle_types && one->compression == other->compression &&
            one->rdma == other->rdma && one->usage == other->usage;
 }
 
-static bool find(struct kind *kind)
+static bool find(struct chunk_kind *kind)
 {
     bool found = false;
     ms_lock_acquire(MS_LOCK(PROXIES));
@@ -44,7 +44,7 @@ static bool find(struct kind *kind)
     return found;
 }
 
-static void remember(const struct kind *kind)
+static void remember(const struct chunk_kind *kind)
 {
     ms_lock_acquire(MS_LOCK(PROXIES));
     if (known < KINDS) {
@@ -70,12 +70,12 @@ static bool ask(struct ms_device *device, const CUmemAllocationProp_v1 *prop, CU
 
 CUresult ms_chunk_kind_answer(struct ms_device *device, const CUmemAllocationProp_v1 *prop)
 {
-    struct kind kind = {.device = device->ordinal,
-                        .type = prop->type,
-                        .handle_types = prop->requestedHandleTypes,
-                        .compression = prop->allocFlags.compressionType,
-                        .rdma = prop->allocFlags.gpuDirectRDMACapable,
-                        .usage = prop->allocFlags.usage};
+    struct chunk_kind kind = {.device = device->ordinal,
+                              .type = prop->type,
+                              .handle_types = prop->requestedHandleTypes,
+                              .compression = prop->allocFlags.compressionType,
+                              .rdma = prop->allocFlags.gpuDirectRDMACapable,
+                              .usage = prop->allocFlags.usage};
     if (find(&kind)) {
         return kind.answer;
     }

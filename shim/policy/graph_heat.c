@@ -30,14 +30,14 @@ struct touches {
     size_t count, room;
 };
 
-struct node {
+struct graph_node {
     CUgraphNode name; /* as the program calls it */
     bool off;
 };
 
 struct graph {
     struct ms_link by_exec;
-    struct node *nodes;
+    struct graph_node *nodes;
     size_t node_count;
     struct touches touches;
     uint64_t *values; /* without duplicates, ascending; made from the touches at a launch */
@@ -50,14 +50,14 @@ static struct ms_chains graphs = {.offset = offsetof(struct graph, by_exec)};
 /* ---- touches */
 
 /* The node whose touches are being read. */
-struct reading {
+struct touch_reading {
     struct touches *touches;
     size_t node;
 };
 
 static void add(void *ctx, uint64_t value)
 {
-    const struct reading *reading = ctx;
+    const struct touch_reading *reading = ctx;
     struct touches *touches = reading->touches;
     if (!ms_reach_may_hold(value) || touches->count == TOUCHES_MAX) {
         return;
@@ -109,9 +109,9 @@ static void make_values(struct graph *graph)
 
 /* ---- nodes */
 
-static void add_graph(struct reading *reading, CUgraph graph, int level);
+static void add_graph(struct touch_reading *reading, CUgraph graph, int level);
 
-static void add_params(struct reading *reading, const CUgraphNodeParams *params, int level)
+static void add_params(struct touch_reading *reading, const CUgraphNodeParams *params, int level)
 {
     const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
     switch (params->type) {
@@ -140,7 +140,7 @@ static void add_params(struct reading *reading, const CUgraphNodeParams *params,
 }
 
 /* Skips what the driver does not let us read. */
-static void add_node(struct reading *reading, CUgraphNode node, int level)
+static void add_node(struct touch_reading *reading, CUgraphNode node, int level)
 {
     const struct ms_driver_functions *driver = ms_driver();
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
@@ -170,7 +170,7 @@ static void add_node(struct reading *reading, CUgraphNode node, int level)
 }
 
 /* Adds what a child graph touches. */
-static void add_graph(struct reading *reading, CUgraph graph, int level)
+static void add_graph(struct touch_reading *reading, CUgraph graph, int level)
 {
     size_t count;
     CUgraphNode *nodes = ms_driver_graph_nodes(graph, &count);
@@ -209,7 +209,7 @@ static struct graph *read_graph(CUgraph from)
     graph->stale = true;
     for (size_t i = 0; i < graph->node_count; i++) {
         graph->nodes[i].name = names[i];
-        add_node(&(struct reading){&graph->touches, i}, names[i], 0);
+        add_node(&(struct touch_reading){&graph->touches, i}, names[i], 0);
     }
     free(names);
     return graph;
@@ -252,7 +252,7 @@ void ms_graph_heat_updated(const void *exec, CUgraph graph)
     struct graph *now = ms_options()->spill ? read_graph(graph) : NULL;
     struct graph *before = exchange(exec, NULL);
     if (now != NULL && before != NULL && now->node_count <= before->node_count) {
-        struct node *nodes = before->nodes;
+        struct graph_node *nodes = before->nodes;
         before->nodes = now->nodes;
         now->nodes = nodes;
         now->node_count = before->node_count;
@@ -270,12 +270,12 @@ static size_t place_of_node(struct graph *graph, CUgraphNode node)
             return i;
         }
     }
-    struct node *more = realloc(graph->nodes, (graph->node_count + 1) * sizeof *more);
+    struct graph_node *more = realloc(graph->nodes, (graph->node_count + 1) * sizeof *more);
     if (more == NULL) {
         return SIZE_MAX;
     }
     graph->nodes = more;
-    graph->nodes[graph->node_count] = (struct node){.name = node};
+    graph->nodes[graph->node_count] = (struct graph_node){.name = node};
     return graph->node_count++;
 }
 
@@ -285,7 +285,7 @@ void ms_graph_heat_set(const void *exec, CUgraphNode node, const CUgraphNodePara
         return;
     }
     struct touches fresh = {0};
-    add_params(&(struct reading){&fresh, 0}, params, 0);
+    add_params(&(struct touch_reading){&fresh, 0}, params, 0);
     ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
     struct graph *graph = find(exec);
     size_t place = graph != NULL ? place_of_node(graph, node) : SIZE_MAX;
@@ -299,7 +299,7 @@ void ms_graph_heat_set(const void *exec, CUgraphNode node, const CUgraphNodePara
         }
         touches->count = kept;
         for (size_t i = 0; i < fresh.count; i++) {
-            add(&(struct reading){touches, place}, fresh.at[i].value);
+            add(&(struct touch_reading){touches, place}, fresh.at[i].value);
         }
         graph->stale = true;
     }

@@ -187,13 +187,13 @@ void ms_heat_settle(void)
 /* ---- addresses */
 
 /* The addresses of one call that the pool must get. */
-struct fresh {
+struct fresh_addresses {
     uint32_t now, moment; /* an address touched within so many calls is skipped */
     uint32_t count;
     ms_addr_t addrs[FRESH_MAX];
 };
 
-static void note(struct fresh *fresh)
+static void note(struct fresh_addresses *fresh)
 {
     if (fresh->count == 0) {
         return;
@@ -210,7 +210,7 @@ static void note(struct fresh *fresh)
     }
 }
 
-static void touch(struct fresh *fresh, uint64_t value)
+static void touch(struct fresh_addresses *fresh, uint64_t value)
 {
     if (!ms_reach_may_hold(value)) {
         return;
@@ -227,7 +227,7 @@ static void touch(struct fresh *fresh, uint64_t value)
     }
 }
 
-static void begin_call(struct fresh *fresh)
+static void begin_call(struct fresh_addresses *fresh)
 {
     uint32_t now = atomic_load_explicit(&calls, memory_order_relaxed) + 1;
     uint32_t waiting_calls = now - atomic_load_explicit(&noted.calls, memory_order_relaxed);
@@ -244,7 +244,7 @@ static void begin_call(struct fresh *fresh)
 
 void ms_heat_touch_each(const uint64_t *values, size_t count)
 {
-    struct fresh fresh;
+    struct fresh_addresses fresh;
     begin_call(&fresh);
     for (size_t i = 0; i < count; i++) {
         touch(&fresh, values[i]);
@@ -259,7 +259,7 @@ static void touch_word(void *fresh, uint64_t value)
 
 void ms_heat_launch(const void *function, void **parameters, void **extra)
 {
-    struct fresh fresh;
+    struct fresh_addresses fresh;
     begin_call(&fresh);
     ms_parameters_each(function, parameters, extra, touch_word, &fresh);
     note(&fresh);

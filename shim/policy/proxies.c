@@ -28,7 +28,7 @@
 #define FIRST_HANDLE (0x6d73ULL << 48)
 #define LAST_HANDLE  (FIRST_HANDLE + (1ULL << 47))
 
-struct page {
+struct proxy_page {
     struct ms_link by_handle; /* entered while it has references */
     CUmemGenericAllocationHandle_v1 handle;
     uint64_t bytes;
@@ -40,26 +40,26 @@ struct page {
     bool mapped;                 /* by the framework */
 };
 
-struct mapping {
+struct proxy_mapping {
     CUdeviceptr_v2 addr;
     uint64_t bytes;
-    struct page *page;
+    struct proxy_page *page;
     bool direct; /* a second mapping of a pinned page's chunk, made by the driver itself */
     bool accessible;
 };
 
-MS_RANGES_HOLD(struct mapping);
+MS_RANGES_HOLD(struct proxy_mapping);
 
 static struct ms_chains by_handle MS_GUARDED_BY(*MS_LOCK(PROXIES)) = {
-    .offset = offsetof(struct page, by_handle)};
+    .offset = offsetof(struct proxy_page, by_handle)};
 static struct ms_ranges mappings MS_GUARDED_BY(*MS_LOCK(PROXIES)) = {
-    .entry_bytes = sizeof(struct mapping)};
+    .entry_bytes = sizeof(struct proxy_mapping)};
 static atomic_bool replace_malloc; /* ms_proxies_replace_malloc */
 static uint64_t last_handle MS_GUARDED_BY(*MS_LOCK(PROXIES)) = FIRST_HANDLE;
 
 /* --- pages ------------------------------------------------------------------------------------ */
 
-static void refer_locked(struct page *page)
+static void refer_locked(struct proxy_page *page)
 {
     page->uses++;
     if (page->references++ == 0) {
@@ -68,7 +68,7 @@ static void refer_locked(struct page *page)
 }
 
 /* Releases the lock, and the page with its last use. */
-static void drop_use_and_unlock(struct page *page) MS_RELEASE(*MS_LOCK(PROXIES))
+static void drop_use_and_unlock(struct proxy_page *page) MS_RELEASE(*MS_LOCK(PROXIES))
 {
     bool gone = --page->uses == 0;
     ms_lock_release(MS_LOCK(PROXIES));
@@ -79,17 +79,17 @@ static void drop_use_and_unlock(struct page *page) MS_RELEASE(*MS_LOCK(PROXIES))
     }
 }
 
-static void drop_use(struct page *page)
+static void drop_use(struct proxy_page *page)
 {
     ms_lock_acquire(MS_LOCK(PROXIES));
     drop_use_and_unlock(page);
 }
 
 /* The page, kept for the length of one call (drop_use); null: no such handle. */
-static struct page *use(CUmemGenericAllocationHandle_v1 handle)
+static struct proxy_page *use(CUmemGenericAllocationHandle_v1 handle)
 {
     ms_lock_acquire(MS_LOCK(PROXIES));
-    struct page *page = ms_chains_find(&by_handle, handle);
+    struct proxy_page *page = ms_chains_find(&by_handle, handle);
     if (page) {
         page->uses++;
     }
@@ -150,7 +150,7 @@ void ms_proxies_reservation_gone(const struct ms_reservation *reservation)
 }
 
 /* As climb_in_group of grant.c does for a block. */
-static ms_status_t create_in_group(struct page *page, bool may_wait)
+static ms_status_t create_in_group(struct proxy_page *page, bool may_wait)
 {
     ms_pool_t *pool = page->device->pool;
     ms_status_t status = MS_ERR_NO_MEMORY;
@@ -173,7 +173,7 @@ static ms_status_t create_in_group(struct page *page, bool may_wait)
 
 /* The driver's own memory pools are not part of ours: if room is missing, what they keep unused is
  * given back and the request tried again. */
-static ms_status_t create(struct page *page)
+static ms_status_t create(struct proxy_page *page)
 {
     ms_pool_t *pool = page->device->pool;
     const bool may_wait = !ms_captures_running();
@@ -206,7 +206,7 @@ CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandl
     if (kind != CUDA_SUCCESS) {
         return kind;
     }
-    struct page *page = calloc(1, sizeof *page);
+    struct proxy_page *page = calloc(1, sizeof *page);
     if (!page) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -233,7 +233,7 @@ CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandl
 CUresult ms_proxies_release(CUmemGenericAllocationHandle_v1 handle)
 {
     ms_lock_acquire(MS_LOCK(PROXIES));
-    struct page *page = ms_chains_find(&by_handle, handle);
+    struct proxy_page *page = ms_chains_find(&by_handle, handle);
     if (!page) {
         ms_lock_release(MS_LOCK(PROXIES));
         return CUDA_ERROR_INVALID_VALUE;
@@ -247,7 +247,7 @@ CUresult ms_proxies_release(CUmemGenericAllocationHandle_v1 handle)
 
 CUresult ms_proxies_properties(CUmemAllocationProp_v1 *prop, CUmemGenericAllocationHandle_v1 handle)
 {
-    struct page *page = prop ? use(handle) : NULL;
+    struct proxy_page *page = prop ? use(handle) : NULL;
     if (!page) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -256,7 +256,7 @@ CUresult ms_proxies_properties(CUmemAllocationProp_v1 *prop, CUmemGenericAllocat
     return CUDA_SUCCESS;
 }
 
-static CUresult pin_page(const struct page *page, CUmemGenericAllocationHandle_v1 *chunk)
+static CUresult pin_page(const struct proxy_page *page, CUmemGenericAllocationHandle_v1 *chunk)
 {
     struct ms_proxy_info info = {0};
     ms_status_t status = ms_proxy_show(page->device->pool, page->proxy, &info);
@@ -275,7 +275,7 @@ static CUresult pin_page(const struct page *page, CUmemGenericAllocationHandle_v
 CUresult ms_proxies_show(CUmemGenericAllocationHandle_v1 handle,
                          CUmemGenericAllocationHandle_v1 *chunk)
 {
-    struct page *page = use(handle);
+    struct proxy_page *page = use(handle);
     if (!page) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -286,13 +286,13 @@ CUresult ms_proxies_show(CUmemGenericAllocationHandle_v1 handle,
 
 /* --- mappings --------------------------------------------------------------------------------- */
 
-static struct mapping *mapping_at(size_t index) MS_REQUIRES(*MS_LOCK(PROXIES))
+static struct proxy_mapping *mapping_at(size_t index) MS_REQUIRES(*MS_LOCK(PROXIES))
 {
-    return (struct mapping *)mappings.entries + index;
+    return (struct proxy_mapping *)mappings.entries + index;
 }
 
 /* Removes the mapping that was just put there. */
-static void withdraw(const struct mapping *mapping)
+static void withdraw(const struct proxy_mapping *mapping)
 {
     ms_lock_acquire(MS_LOCK(PROXIES));
     size_t i = ms_ranges_place(&mappings, mapping->addr);
@@ -306,12 +306,12 @@ static void withdraw(const struct mapping *mapping)
 /* Enters the mapping into the table before it is made, so that the place is taken. Nothing else may
  * be mapped there (cuda.h, cuMemMap). A mapping of a part of a chunk gets the driver's own
  * error. */
-static CUresult announce(struct mapping *mapping, size_t offset,
+static CUresult announce(struct proxy_mapping *mapping, size_t offset,
                          CUmemGenericAllocationHandle_v1 handle)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     ms_lock_acquire(MS_LOCK(PROXIES));
-    struct page *page = ms_chains_find(&by_handle, handle);
+    struct proxy_page *page = ms_chains_find(&by_handle, handle);
     size_t i = ms_ranges_place(&mappings, mapping->addr);
     bool vacant = i == mappings.count || mapping_at(i)->addr >= mapping->addr + mapping->bytes;
     if (page && vacant && mapping->bytes < page->bytes && offset <= page->bytes - mapping->bytes) {
@@ -330,7 +330,7 @@ static CUresult announce(struct mapping *mapping, size_t offset,
 }
 
 /* A second mapping, made by whoever was shown the handle. */
-static CUresult map_directly(const struct mapping *mapping)
+static CUresult map_directly(const struct proxy_mapping *mapping)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
     CUresult result = pin_page(mapping->page, &chunk);
@@ -342,7 +342,7 @@ CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
                         CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
 {
     struct ms_reservation reservation;
-    struct mapping mapping = {.addr = addr, .bytes = size};
+    struct proxy_mapping mapping = {.addr = addr, .bytes = size};
     if (flags != 0 || !ms_reservations_at(addr, size, &reservation)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -350,7 +350,7 @@ CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct page *page = mapping.page;
+    struct proxy_page *page = mapping.page;
     if (addr % page->device->granule_bytes != 0 ||
         (reservation.proxies && reservation.proxies != page->device && !mapping.direct)) {
         result = CUDA_ERROR_INVALID_VALUE;
@@ -368,20 +368,21 @@ CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
 }
 
 /* The mappings from first to end that touch a range. */
-struct span {
+struct mapping_span {
     size_t first, end;
     bool pages; /* the whole range is pages of one device */
     bool whole; /* and none of them is cut */
 };
 
-static struct span span_locked(CUdeviceptr_v2 addr, uint64_t size) MS_REQUIRES(*MS_LOCK(PROXIES))
+static struct mapping_span span_locked(CUdeviceptr_v2 addr, uint64_t size)
+    MS_REQUIRES(*MS_LOCK(PROXIES))
 {
-    struct span span = {.first = ms_ranges_place(&mappings, addr)};
+    struct mapping_span span = {.first = ms_ranges_place(&mappings, addr)};
     CUdeviceptr_v2 at = addr;
     span.pages = true;
     for (span.end = span.first;
          span.end < mappings.count && mapping_at(span.end)->addr < addr + size; span.end++) {
-        const struct mapping *mapping = mapping_at(span.end);
+        const struct proxy_mapping *mapping = mapping_at(span.end);
         span.pages = span.pages && !mapping->direct && mapping->addr <= at &&
                      mapping->page->device == mapping_at(span.first)->page->device;
         at = mapping->addr + mapping->bytes;
@@ -392,7 +393,7 @@ static struct span span_locked(CUdeviceptr_v2 addr, uint64_t size) MS_REQUIRES(*
 }
 
 /* Unmaps a mapping of the driver's own, of a shown chunk. */
-static CUresult unmap_directly(struct mapping *mapping)
+static CUresult unmap_directly(struct proxy_mapping *mapping)
 {
     CUresult result = MS_REAL(cuMemUnmap)(mapping->addr, mapping->bytes);
     ms_lock_acquire(MS_LOCK(PROXIES));
@@ -405,7 +406,8 @@ static CUresult unmap_directly(struct mapping *mapping)
     return result;
 }
 
-static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct mapping *taken, size_t count)
+static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct proxy_mapping *taken,
+                            size_t count)
 {
     struct ms_device *device = taken[0].page->device;
     ms_arenas_block_gone(device->arenas, addr, size);
@@ -432,10 +434,10 @@ enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresul
     if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
         return MS_PROXIES_NONE;
     }
-    struct mapping *taken = NULL;
+    struct proxy_mapping *taken = NULL;
     /* Removed first: another thread may map there as soon as the range is unmapped. */
     ms_lock_acquire(MS_LOCK(PROXIES));
-    struct span span = span_locked(addr, size);
+    struct mapping_span span = span_locked(addr, size);
     size_t count = span.end - span.first;
     bool direct = count == 1 && mapping_at(span.first)->direct &&
                   mapping_at(span.first)->addr == addr && mapping_at(span.first)->bytes == size;
@@ -479,7 +481,7 @@ enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
         return MS_PROXIES_NONE;
     }
     ms_lock_acquire(MS_LOCK(PROXIES));
-    struct span span = span_locked(addr, size);
+    struct mapping_span span = span_locked(addr, size);
     struct ms_device *device = span.pages ? mapping_at(span.first)->page->device : NULL;
     ms_lock_release(MS_LOCK(PROXIES));
     if (!device || size % device->granule_bytes != 0 || addr % device->granule_bytes != 0 ||
@@ -528,9 +530,9 @@ bool ms_proxies_in(CUdeviceptr_v2 addr, uint64_t size)
 
 /* The page around addr, or the first one after it that begins before `end`, kept for the length of
  * one call. *next: where the page ends. */
-static struct page *use_between(CUdeviceptr_v2 addr, CUdeviceptr_v2 end, CUdeviceptr_v2 *next)
+static struct proxy_page *use_between(CUdeviceptr_v2 addr, CUdeviceptr_v2 end, CUdeviceptr_v2 *next)
 {
-    struct page *page = NULL;
+    struct proxy_page *page = NULL;
     ms_lock_acquire(MS_LOCK(PROXIES));
     size_t i = ms_ranges_place(&mappings, addr);
     if (i < mappings.count && mapping_at(i)->addr < end) {
@@ -546,7 +548,7 @@ bool ms_proxies_retain(CUdeviceptr_v2 addr, bool pin, CUmemGenericAllocationHand
                        CUresult *result)
 {
     CUdeviceptr_v2 next = 0;
-    struct page *page = use_between(addr, addr + 1, &next);
+    struct proxy_page *page = use_between(addr, addr + 1, &next);
     if (!page) {
         return false;
     }
@@ -564,7 +566,7 @@ bool ms_proxies_retain(CUdeviceptr_v2 addr, bool pin, CUmemGenericAllocationHand
 
 bool ms_proxies_pin(CUdeviceptr_v2 addr, uint64_t size)
 {
-    struct page *page = NULL;
+    struct proxy_page *page = NULL;
     CUdeviceptr_v2 at = addr;
     CUdeviceptr_v2 end = addr + (size ? size : 1);
     bool pinned = true;

@@ -29,7 +29,7 @@
  * wait() could find. So it is a grandchild. Both processes are made as by vfork: they share this
  * process's memory, and this thread stops meanwhile. The child in between is invisible to wait()
  * (clone(2), "__WCLONE"), and lives as long as the probe. */
-struct launch {
+struct probe_launch {
     char *const *argv;
     char *const *environment;
     char *stacks; /* for two stacks */
@@ -38,7 +38,7 @@ struct launch {
 
 static int probe_process(void *argument)
 {
-    const struct launch *launch = argument;
+    const struct probe_launch *launch = argument;
     struct sigaction standard = {.sa_handler = SIG_DFL};
     for (int signal = 1; signal < NSIG; signal++) {
         (void)sigaction(signal, &standard, NULL); /* this process's handlers must not run in it */
@@ -56,7 +56,7 @@ static int probe_process(void *argument)
 
 static int waiting_process(void *argument)
 {
-    const struct launch *launch = argument;
+    const struct probe_launch *launch = argument;
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     const struct sigaction standard = {.sa_handler = SIG_DFL};
     int status = 0;
@@ -80,7 +80,7 @@ static int run_apart(char *const *argv, char *const *environment)
 {
     int status = 0;
     sigset_t all;
-    struct launch launch = {.argv = argv, .environment = environment};
+    struct probe_launch launch = {.argv = argv, .environment = environment};
     launch.stacks = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (launch.stacks == MAP_FAILED) {
@@ -96,12 +96,12 @@ static int run_apart(char *const *argv, char *const *environment)
 }
 
 /* Too large for a small thread's stack. */
-struct texts {
+struct probe_texts {
     struct ms_command command;
     struct ms_remembered remembered;
 };
 
-static int run_probe(const char *name, const char *argument, struct texts *texts)
+static int run_probe(const char *name, const char *argument, struct probe_texts *texts)
 {
     struct ms_command *command = &texts->command;
     if (!ms_command_find(command)) {
@@ -117,7 +117,7 @@ static int run_probe(const char *name, const char *argument, struct texts *texts
 }
 
 /* One error may be chance: only a no that comes twice counts. */
-static int run_twice(const char *name, const char *argument, struct texts *texts)
+static int run_twice(const char *name, const char *argument, struct probe_texts *texts)
 {
     int code = run_probe(name, argument, texts);
     if (ms_probe_answer_of(code) != MS_PROBE_NO) {
@@ -183,8 +183,8 @@ static void say_trouble(const struct ms_remembered *remembered)
 }
 
 /* Among processes that start together, one asks, and the others wait for its answer. */
-static void probe(const char *name, const char *argument, const char *key, struct texts *texts,
-                  struct ms_probe_result *result)
+static void probe(const char *name, const char *argument, const char *key,
+                  struct probe_texts *texts, struct ms_probe_result *result)
 {
     struct ms_remembered *remembered = &texts->remembered;
     const int64_t asked_ns = now_ns();
@@ -210,7 +210,7 @@ static void probe(const char *name, const char *argument, const char *key, struc
 struct ms_probe_result ms_probe(const char *name, const char *argument, const char *key)
 {
     struct ms_probe_result result = {.code = MS_PROBE_NOT_RUN_CODE};
-    struct texts *texts = ms_pages_map(sizeof *texts);
+    struct probe_texts *texts = ms_pages_map(sizeof *texts);
     if (texts) {
         if (key) {
             probe(name, argument, key, texts, &result);

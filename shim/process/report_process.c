@@ -37,7 +37,7 @@
 static struct ms_command command;
 static bool command_found;
 
-struct launch {
+struct report_launch {
     char *const *argv;
     char *const *environment;
     const char *log;
@@ -57,7 +57,7 @@ void ms_report_process_prepare(void)
 /* The program's files, sockets and pipes must close with the program: whoever reads its output, or
  * needs its port, waits only for the program. On kernels before 5.9 the command closes them when it
  * begins. */
-static void keep_own_descriptors(const struct launch *launch)
+static void keep_own_descriptors(const struct report_launch *launch)
 {
     const int answer =
         launch->answer >= 0 ? fcntl(launch->answer, F_DUPFD_CLOEXEC, ABOVE_STANDARD) : -1;
@@ -78,7 +78,7 @@ static void keep_own_descriptors(const struct launch *launch)
 
 static int report_process(void *argument)
 {
-    struct launch *launch = argument;
+    struct report_launch *launch = argument;
     struct sigaction standard = {.sa_handler = SIG_DFL};
     sigset_t none;
     (void)setsid(); /* signals from the terminal or a launcher to the program's group must not reach
@@ -96,7 +96,7 @@ static int report_process(void *argument)
 
 static int between(void *argument)
 {
-    struct launch *launch = argument;
+    struct report_launch *launch = argument;
     if (clone(report_process, launch->stacks + 2 * STACK_BYTES, MS_COMMAND_CLONE | SIGCHLD,
               launch) < 0) {
         launch->error = errno;
@@ -105,7 +105,7 @@ static int between(void *argument)
 }
 
 /* 0 if the command runs, otherwise an errno. */
-static int start(struct launch *launch)
+static int start(struct report_launch *launch)
 {
     sigset_t all, signals;
     launch->stacks = ms_pages_map(2 * STACK_BYTES);
@@ -209,7 +209,7 @@ static enum ms_reported start_and_wait(const char *dir, uint64_t wait_ns, char *
     }
     /* Without a pipe the process is started all the same, and not waited for. */
     (void)pipe2(answer, O_CLOEXEC);
-    struct launch launch = {
+    struct report_launch launch = {
         .argv = argv, .environment = command.environment, .log = log, .answer = answer[1]};
     const int error = start(&launch);
     if (answer[1] >= 0) {

@@ -86,7 +86,7 @@ bool ms_cfi_read_entry(struct ms_cfi_entry *entry, const uint8_t *at)
     return !in->bad && (entry->encoding & MS_POINTER_INDIRECT) == 0;
 }
 
-struct row { /* of the search table; both relative to the start of .eh_frame_hdr */
+struct cfi_row { /* of the search table; both relative to the start of .eh_frame_hdr */
     int32_t code, entry;
 };
 
@@ -101,7 +101,7 @@ bool ms_cfi_find_entry(const uint8_t *tables, uint64_t address, const uint8_t **
     }
     (void)ms_cfi_pointer(&in, tables[1]);
     uint32_t below = 0, above = (uint32_t)ms_cfi_fixed(&in, 4);
-    const struct row *rows = (const struct row *)in.at;
+    const struct cfi_row *rows = (const struct cfi_row *)in.at;
     const int64_t wanted = (int64_t)(address - (uintptr_t)tables);
     if (in.bad) {
         return false;

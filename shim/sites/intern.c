@@ -17,7 +17,7 @@
 /* A frame's place in the tree. Nodes lie in runs. In a run the caller of each node is the one
  * before it; the caller of the first node is in another run. So most nodes of a new stack need
  * neither a caller nor an entry in the index. */
-struct link {
+struct stack_link {
     uint32_t to;    /* the first node of its run; for that node: its caller, and FIRST */
     uint32_t names; /* its module or its code object */
 };
@@ -29,7 +29,7 @@ struct tree {
     uint32_t count;                /* nodes have the numbers 1 to this */
 };
 
-struct code {
+struct known_code {
     uint64_t address, identity;
     /* To whom memory belongs that is requested directly below it. */
     enum { NOBODYS, THE_MODELS, THE_OPTIMIZERS } memory;
@@ -41,7 +41,7 @@ struct module {
 };
 
 static struct tree natives, pythons;
-static struct ms_pages codes MS_GUARDED_BY(*MS_LOCK(SITES)); /* struct code, by id */
+static struct ms_pages codes MS_GUARDED_BY(*MS_LOCK(SITES)); /* struct known_code, by id */
 static struct ms_site_index code_index MS_GUARDED_BY(*MS_LOCK(SITES));
 static uint32_t code_count MS_GUARDED_BY(*MS_LOCK(SITES));
 static struct ms_pages modules; /* struct module, by id */
@@ -60,10 +60,10 @@ void ms_intern_unlock(void)
 bool ms_intern_open(void)
 {
     return ms_pages_reserve(&natives.frames, NODES_MAX * sizeof(uint64_t)) &&
-           ms_pages_reserve(&natives.links, NODES_MAX * sizeof(struct link)) &&
+           ms_pages_reserve(&natives.links, NODES_MAX * sizeof(struct stack_link)) &&
            ms_pages_reserve(&pythons.frames, NODES_MAX * sizeof(struct ms_python_frame)) &&
-           ms_pages_reserve(&pythons.links, NODES_MAX * sizeof(struct link)) &&
-           ms_pages_reserve(&codes, CODES_MAX * sizeof(struct code)) &&
+           ms_pages_reserve(&pythons.links, NODES_MAX * sizeof(struct stack_link)) &&
+           ms_pages_reserve(&codes, CODES_MAX * sizeof(struct known_code)) &&
            ms_pages_reserve(&modules, MODULES_MAX * sizeof(struct module));
 }
 
@@ -209,7 +209,7 @@ static int memory_of(const struct ms_frame_hints *hints)
 static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, uint32_t *id)
     MS_REQUIRES(*MS_LOCK(SITES))
 {
-    struct code *known = codes.base;
+    struct known_code *known = codes.base;
     const uint64_t hash = ms_mix(ms_mix(0, frame->code), frame->identity);
     struct ms_probe probe = ms_probe(&code_index, hash);
     while ((*id = ms_probe_next(&probe)) != 0) {
@@ -226,24 +226,24 @@ static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, 
         return false;
     }
     const struct ms_frame_hints hints = ms_frame_hints_of(reading.file, reading.function);
-    known[next] = (struct code){frame->code, frame->identity, memory_of(&hints)};
+    known[next] = (struct known_code){frame->code, frame->identity, memory_of(&hints)};
     *id = code_count = next;
     return true;
 }
 
 /* --- Trees ------------------------------------------------------------------------------------ */
 
-static const struct link *links_of(const struct tree *tree)
+static const struct stack_link *links_of(const struct tree *tree)
 {
     return tree->links.base;
 }
 
-static uint32_t first_of_run(const struct link *links, uint32_t node)
+static uint32_t first_of_run(const struct stack_link *links, uint32_t node)
 {
     return (links[node].to & FIRST) != 0 ? node : links[node].to;
 }
 
-static uint32_t caller_of(const struct link *links, uint32_t node)
+static uint32_t caller_of(const struct stack_link *links, uint32_t node)
 {
     return (links[node].to & FIRST) != 0 ? links[node].to & ~FIRST : node - 1;
 }
@@ -251,14 +251,14 @@ static uint32_t caller_of(const struct link *links, uint32_t node)
 /* Iterates over the nodes that a caller has called: the next one in its run, and first nodes of
  * other runs. */
 struct callees {
-    const struct link *links;
+    const struct stack_link *links;
     struct ms_probe probe;
     uint32_t caller, follower;
 };
 
 static struct callees callees_of(const struct tree *tree, uint32_t caller, uint64_t hash)
 {
-    const struct link *links = links_of(tree);
+    const struct stack_link *links = links_of(tree);
     const bool followed =
         caller != 0 && caller < tree->count && caller_of(links, caller + 1) == caller;
     return (struct callees){links, ms_probe(&tree->index, hash), caller, followed ? caller + 1 : 0};
@@ -283,7 +283,7 @@ static uint32_t next_node(struct tree *tree, size_t frame_bytes)
 {
     const uint32_t node = tree->count + 1;
     const bool room = node < NODES_MAX && ms_pages_reach(&tree->frames, (node + 1) * frame_bytes) &&
-                      ms_pages_reach(&tree->links, (node + 1) * sizeof(struct link));
+                      ms_pages_reach(&tree->links, (node + 1) * sizeof(struct stack_link));
     return room ? node : 0;
 }
 
@@ -291,9 +291,10 @@ static uint32_t next_node(struct tree *tree, size_t frame_bytes)
 static bool add_node(struct tree *tree, uint32_t node, uint64_t hash, uint32_t caller,
                      uint32_t names)
 {
-    struct link *links = tree->links.base;
+    struct stack_link *links = tree->links.base;
     const bool follows = caller != 0 && caller == node - 1;
-    links[node] = (struct link){follows ? first_of_run(links, caller) : caller | FIRST, names};
+    links[node] =
+        (struct stack_link){follows ? first_of_run(links, caller) : caller | FIRST, names};
     tree->count = node;
     return follows || ms_index_add(&tree->index, hash, node);
 }
@@ -402,8 +403,8 @@ bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, ui
 
 bool ms_intern_is_optimizers(uint32_t node)
 {
-    const struct link *links = links_of(&pythons);
-    const struct code *known = codes.base;
+    const struct stack_link *links = links_of(&pythons);
+    const struct known_code *known = codes.base;
     int memory = NOBODYS;
     for (; node != 0 && memory == NOBODYS; node = caller_of(links, node)) {
         const uint32_t code = links[node].names;
@@ -416,7 +417,7 @@ bool ms_intern_is_optimizers(uint32_t node)
 
 bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack)
 {
-    const struct link *links = links_of(&natives);
+    const struct stack_link *links = links_of(&natives);
     const uint64_t *frames = natives.frames.base;
     const uint64_t *wanted = stack->addresses;
     uint32_t left = stack->count;
@@ -441,7 +442,7 @@ bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack)
 
 bool ms_intern_has_frames(uint32_t node, const struct ms_python_stack *stack)
 {
-    const struct link *links = links_of(&pythons);
+    const struct stack_link *links = links_of(&pythons);
     const struct ms_python_frame *frames = pythons.frames.base;
     const struct ms_python_frame *wanted = stack->frames;
     uint32_t left = stack->count;

@@ -38,7 +38,7 @@ static _Atomic uint64_t unloads_seen; /* dlpi_subs at the last check */
 
 /* --- Look-up ---------------------------------------------------------------------------------- */
 
-struct search {
+struct module_search {
     uintptr_t address;
     const uint8_t *tables;
     struct ms_native_module *module; /* null: not wanted */
@@ -91,7 +91,7 @@ static void absolute_path(const char *name, char *path, uint32_t path_bytes)
 static int search_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
 {
     (void)info_bytes;
-    struct search *search = ctx;
+    struct module_search *search = ctx;
     uint64_t bytes;
     if (!covers(info, search->address, &bytes)) {
         return 0;
@@ -120,7 +120,7 @@ const uint8_t *ms_modules_tables(uint64_t address)
         struct found_object found;
         return find((void *)(uintptr_t)address, &found) == 0 ? found.tables : NULL;
     }
-    struct search search = {.address = (uintptr_t)address};
+    struct module_search search = {.address = (uintptr_t)address};
     return dl_iterate_phdr(search_object, &search) != 0 ? search.tables : NULL;
 }
 
@@ -258,7 +258,7 @@ bool ms_native_module(uint64_t address, struct ms_native_module *out, char *path
                       uint32_t path_bytes)
 {
     *out = (struct ms_native_module){0};
-    struct search search = {
+    struct module_search search = {
         .address = (uintptr_t)address, .module = out, .path = path, .path_bytes = path_bytes};
     if (dl_iterate_phdr(search_object, &search) == 0) {
         return false;

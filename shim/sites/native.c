@@ -28,7 +28,7 @@
 
 /* A frame just walked. Slots are multiples of 8, so their lower bits can hold what else matters on
  * the way to the next frame. */
-struct fresh {
+struct fresh_frame {
     struct ms_step_at at;
     uint64_t bp_slot; /* 0: the next frame has the same bp; with these flags: */
 };
@@ -38,7 +38,7 @@ struct fresh {
 
 /* A thread's memory of its last stack: frames [first, FRAMES_MAX), with the outermost at the end,
  * so that frames on top come and go without moving the others. */
-struct memory {
+struct native_memory {
     struct ms_thread_memory is;
     volatile bool busy; /* a capture is under way, which a signal may have interrupted */
     uint32_t first;     /* the first frame of the last stack */
@@ -53,11 +53,11 @@ struct memory {
     uint64_t hashes[FRAMES_MAX];                  /* of the addresses from here on outwards */
     struct ms_stack_place places[FRAMES_MAX + 1]; /* the last one is a sentinel, further out than
                                                      any frame */
-    struct fresh fresh[FRAMES_MAX];
+    struct fresh_frame fresh[FRAMES_MAX];
     struct ms_known known;
 };
 
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct memory *mine;
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct native_memory *mine;
 static ms_thread_memories_t memories;
 
 static uintptr_t own_text, own_text_bytes;
@@ -105,9 +105,9 @@ const char *ms_native_refusal(void)
 #endif
 }
 
-static struct memory *claim(void)
+static struct native_memory *claim(void)
 {
-    struct memory *memory = ms_thread_memory_claim(&memories, sizeof(*memory));
+    struct native_memory *memory = ms_thread_memory_claim(&memories, sizeof(*memory));
     if (memory != NULL) {
         memory->busy = false;
         memory->first = memory->kept = FRAMES_MAX;
@@ -137,7 +137,7 @@ static uint64_t hash_of(const uint64_t *addresses, uint32_t count)
 #if defined(__x86_64__)
 
 /* The innermost frame from which on all words on the way outwards are unchanged. */
-static uint32_t unchanged_from(const struct memory *memory, uint32_t innermost)
+static uint32_t unchanged_from(const struct native_memory *memory, uint32_t innermost)
 {
     uint32_t at = FRAMES_MAX - 1;
     while (at > innermost) {
@@ -151,8 +151,8 @@ static uint32_t unchanged_from(const struct memory *memory, uint32_t innermost)
     return at;
 }
 
-struct walk {
-    struct memory *memory;
+struct stack_walk {
+    struct native_memory *memory;
     struct ms_step_at at;
     struct ms_stack_part part;
     uint64_t stamp;
@@ -162,9 +162,9 @@ struct walk {
 };
 
 /* Whether the walk has come to this remembered frame, and all frames further out are unchanged. */
-static bool is_remembered(struct walk *walk, const struct ms_step_at *at, uint32_t index)
+static bool is_remembered(struct stack_walk *walk, const struct ms_step_at *at, uint32_t index)
 {
-    const struct memory *memory = walk->memory;
+    const struct native_memory *memory = walk->memory;
     const struct ms_stack_place *place = &memory->places[index];
     if (memory->addresses[index] != at->address || (place->needs_bp && place->bp != at->bp)) {
         return false;
@@ -200,8 +200,8 @@ static bool follows_call(uint64_t address)
 }
 
 /* Steps that are not plain. */
-static __attribute__((noinline)) enum ms_step step_otherwise(struct walk *walk, union ms_rule rule,
-                                                             struct fresh *frame)
+static __attribute__((noinline)) enum ms_step
+step_otherwise(struct stack_walk *walk, union ms_rule rule, struct fresh_frame *frame)
 {
     const bool own = walk->part.own;
     enum ms_step step = ms_step_out(&walk->at, rule, &walk->part, &walk->memory->stack);
@@ -213,10 +213,10 @@ static __attribute__((noinline)) enum ms_step step_otherwise(struct walk *walk, 
 }
 
 /* The loop in which a capture spends its time: what it needs is in registers. */
-static enum ms_step walk_out(struct walk *walk)
+static enum ms_step walk_out(struct stack_walk *walk)
 {
-    struct memory *memory = walk->memory;
-    struct fresh *frame = memory->fresh;
+    struct native_memory *memory = walk->memory;
+    struct fresh_frame *frame = memory->fresh;
     const struct ms_stack_place *next = &memory->places[memory->kept];
     struct ms_step_at at = walk->at;
     uint64_t end = walk->part.end, flags = walk->part.own ? 0 : BY_MORE, slot;
@@ -253,14 +253,14 @@ static enum ms_step walk_out(struct walk *walk)
 }
 
 /* Puts the fresh frames in front of the reused ones. */
-static void remember(const struct walk *walk, bool complete)
+static void remember(const struct stack_walk *walk, bool complete)
 {
-    struct memory *memory = walk->memory;
+    struct native_memory *memory = walk->memory;
     uint32_t at = walk->joint, by_more = 0;
     bool needs_bp = at < FRAMES_MAX && memory->places[at].needs_bp;
     uint64_t hash = at < FRAMES_MAX ? memory->hashes[at] : 0;
     for (uint32_t i = walk->count; i > 0; i--) {
-        const struct fresh *frame = &memory->fresh[i - 1];
+        const struct fresh_frame *frame = &memory->fresh[i - 1];
         const uint64_t slot = frame->bp_slot & SLOT_MASK;
         at--;
         if (__builtin_expect((frame->bp_slot & BY_MORE) != 0 && by_more == 0, 0)) {
@@ -281,7 +281,7 @@ static void remember(const struct walk *walk, bool complete)
 }
 
 /* A stack is entered as known only if all words that its walk read are remembered. */
-static void make_known(struct memory *memory)
+static void make_known(struct native_memory *memory)
 {
     const uint32_t first = memory->first;
     if (memory->kept == first && first < FRAMES_MAX && memory->stamp != MS_STAMP_UNSTEADY) {
@@ -291,9 +291,9 @@ static void make_known(struct memory *memory)
 }
 
 /* The shim's code is never unloaded, and its calls mostly repeat, so its rules are kept here. */
-static inline union ms_rule own_rule(const struct walk *walk, uint32_t index)
+static inline union ms_rule own_rule(const struct stack_walk *walk, uint32_t index)
 {
-    struct memory *memory = walk->memory;
+    struct native_memory *memory = walk->memory;
     const uint32_t at = index % OWN_RULES;
     if (memory->own[at].address != walk->at.address) {
         memory->own[at].rule = ms_rule_of(walk->at.address, walk->stamp);
@@ -303,7 +303,7 @@ static inline union ms_rule own_rule(const struct walk *walk, uint32_t index)
 }
 
 /* Steps past the shim's own frames on top. */
-static enum ms_step leave_own(struct walk *walk)
+static enum ms_step leave_own(struct stack_walk *walk)
 {
     enum ms_step step = MS_STEPPED;
     uint64_t slot;
@@ -321,19 +321,19 @@ static enum ms_step leave_own(struct walk *walk)
 
 /* Known stacks are the thread's own, so this needs no check of which stack it is. There are none
  * while the stamp is unsteady, and none has sp 0. */
-static inline struct ms_known_stack *known_from(struct memory *memory,
+static inline struct ms_known_stack *known_from(struct native_memory *memory,
                                                 const struct ms_step_at *from, uint64_t epoch)
 {
     return memory->stamp == ms_rule_stamp(epoch) ? ms_known_find(&memory->known, from) : NULL;
 }
 
 /* Walks from that frame, or from this function's caller, without the shim's own frames on top. */
-static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory,
+static __attribute__((noinline)) enum ms_step walk_stack(struct native_memory *memory,
                                                          const struct ms_step_at *from,
                                                          uint64_t epoch,
                                                          struct ms_known_stack **known)
 {
-    struct walk walk = {.memory = memory, .stamp = ms_rule_stamp(epoch), .joint = FRAMES_MAX};
+    struct stack_walk walk = {.memory = memory, .stamp = ms_rule_stamp(epoch), .joint = FRAMES_MAX};
     if (from != NULL && from->sp != 0) {
         walk.at = *from;
     } else {
@@ -363,8 +363,8 @@ static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory,
 
 #else
 
-static struct ms_known_stack *known_from(struct memory *memory, const struct ms_step_at *from,
-                                         uint64_t epoch)
+static struct ms_known_stack *known_from(struct native_memory *memory,
+                                         const struct ms_step_at *from, uint64_t epoch)
 {
     (void)memory;
     (void)from;
@@ -372,7 +372,7 @@ static struct ms_known_stack *known_from(struct memory *memory, const struct ms_
     return NULL;
 }
 
-static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory,
+static __attribute__((noinline)) enum ms_step walk_stack(struct native_memory *memory,
                                                          const struct ms_step_at *from,
                                                          uint64_t epoch,
                                                          struct ms_known_stack **known)
@@ -416,7 +416,7 @@ struct ms_native_note *ms_native_recall(const struct ms_step_at *from, uint32_t 
                                         uint64_t *generation)
 {
     const uint64_t epoch = ms_modules_now();
-    struct memory *memory = mine;
+    struct native_memory *memory = mine;
     *generation = epoch >> 16;
     if (memory == NULL || memory->busy) {
         return NULL;
@@ -444,7 +444,7 @@ void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
                             struct ms_native_stack *out)
 {
     const uint64_t epoch = ms_modules_now();
-    struct memory *memory = mine;
+    struct native_memory *memory = mine;
     *out = (struct ms_native_stack){.lost = true, .generation = epoch >> 16};
     if (__builtin_expect(memory == NULL, 0)) {
         memory = claim();

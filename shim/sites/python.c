@@ -19,13 +19,13 @@
 static atomic_uint clean; /* sound stacks in a row */
 
 /* A thread's memory; it lasts as long as the thread. */
-struct memory {
+struct python_memory {
     struct ms_thread_memory is;
     uint64_t last; /* the innermost frame of the last stack, if that can be remembered; else 0 */
     struct ms_python_frame frames[MS_STACK_DEPTH_MAX];
     struct ms_python_known known;
 };
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct memory *mine;
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct python_memory *mine;
 static ms_thread_memories_t memories;
 
 /* Whether an object of the heap or of a library can have this address: aligned, in the lower half,
@@ -49,14 +49,14 @@ static inline __attribute__((always_inline)) const char *checked_read(uint64_t a
     return ms_python_read(at, room, bytes) ? room : NULL;
 }
 
-struct link {
+struct python_link {
     uint64_t code, previous;
     uint64_t instruction; /* OBJECTS: offset in the code; otherwise its address */
     bool entry, shim;
 };
 
 static inline __attribute__((always_inline)) bool
-read_link(const struct ms_python_layout *layout, uint64_t at, struct link *out, bool trusted)
+read_link(const struct ms_python_layout *layout, uint64_t at, struct python_link *out, bool trusted)
 {
     char room[MS_PYTHON_READ_BYTES];
     const char *frame = checked_read(at, layout->frame.bytes, room, trusted);
@@ -91,7 +91,7 @@ static inline uint64_t mix(uint64_t hash, uint64_t value)
 enum sight { NOTHING, OWN_BUSINESS, FUNCTION };
 
 static inline __attribute__((always_inline)) enum sight
-read_code(const struct ms_python_interpreter *python, const struct link *link,
+read_code(const struct ms_python_interpreter *python, const struct python_link *link,
           struct ms_python_frame *out, bool trusted)
 {
     const struct ms_python_layout *layout = &python->layout;
@@ -126,7 +126,7 @@ static inline __attribute__((always_inline)) void walk(const struct ms_python_in
                                                        struct ms_python_stack *out)
 {
     uint32_t steps = 2 * MS_STACK_DEPTH_MAX; /* so that a circular chain ends */
-    struct link link;
+    struct python_link link;
     while (frame != 0) {
         if (steps-- == 0 || !read_link(&python->layout, frame, &link, trusted)) {
             out->lost = true;

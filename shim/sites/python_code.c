@@ -13,13 +13,13 @@
 
 #define CHUNK_CHARACTERS 256u
 
-struct text {
+struct python_text {
     uint64_t characters; /* address */
     uint64_t length;     /* in characters */
     uint32_t kind;       /* bytes per character: 1, 2, 4 */
 };
 
-static bool find_text(const struct ms_python_layout *layout, uint64_t at, struct text *out)
+static bool find_text(const struct ms_python_layout *layout, uint64_t at, struct python_text *out)
 {
     uint32_t state = 0;
     if (!ms_python_read(at + MS_PYTHON_TEXT_LENGTH, &out->length, sizeof(out->length)) ||
@@ -63,7 +63,7 @@ static uint32_t character_at(const uint8_t *characters, uint32_t kind, size_t in
 static bool read_text(const struct ms_python_layout *layout, uint64_t at, char *out, size_t room,
                       size_t *bytes)
 {
-    struct text text;
+    struct python_text text;
     *bytes = 0;
     out[0] = '\0';
     if (!find_text(layout, at, &text)) {

@@ -30,7 +30,7 @@ struct stack {
     uint64_t hash;          /* set by find() */
 };
 
-struct site {
+struct known_site {
     uint32_t native, python, tag;
     uint8_t thread;
     bool optimizers; /* see ms_site_is_optimizers */
@@ -41,7 +41,7 @@ struct site {
 };
 
 MS_HOT_DATA static _Atomic bool ready;
-static struct ms_pages sites; /* struct site, by id; written under the lock */
+static struct ms_pages sites; /* struct known_site, by id; written under the lock */
 static struct ms_site_index site_index = {.shared = true};
 static _Atomic uint32_t site_count;     /* written under the lock, after the site */
 static _Atomic bool full;               /* no new sites: no room here, or in the trace */
@@ -62,7 +62,7 @@ void ms_sites_prepare(void)
     }
     ms_intern_lock();
     if (!atomic_load_explicit(&ready, memory_order_relaxed) && ms_intern_open() &&
-        ms_pages_reserve(&sites, (SITES_MAX + 1) * sizeof(struct site) + (64u << 10))) {
+        ms_pages_reserve(&sites, (SITES_MAX + 1) * sizeof(struct known_site) + (64u << 10))) {
         atomic_store_explicit(&ready, true, memory_order_release);
     }
     ms_intern_unlock();
@@ -139,9 +139,9 @@ static bool takes_native(const struct ms_options *options)
 
 /* --- Sites ------------------------------------------------------------------------------------ */
 
-static struct site *site_at(uint32_t id)
+static struct known_site *site_at(uint32_t id)
 {
-    return &((struct site *)sites.base)[id];
+    return &((struct known_site *)sites.base)[id];
 }
 
 /* A known stack has the node that was found for it before. */
@@ -158,7 +158,7 @@ static bool is_native(uint32_t node, const struct ms_native_stack *stack)
 }
 
 /* Compares what a site has besides its stacks. */
-static inline bool is_around(const struct site *site, const struct stack *stack)
+static inline bool is_around(const struct known_site *site, const struct stack *stack)
 {
     return site->tag == stack->tag && site->thread == stack->thread &&
            site->flags == stack->flags &&
@@ -173,7 +173,7 @@ static uint32_t find(struct stack *stack)
                          (uint64_t)stack->tag << 32 | stack->thread << 16 | stack->flags);
     struct ms_probe probe = ms_probe(&site_index, stack->hash);
     while ((id = ms_probe_next(&probe)) != 0) {
-        const struct site *site = site_at(id);
+        const struct known_site *site = site_at(id);
         if (is_around(site, stack) && is_native(site->native, &stack->native) &&
             ms_intern_is_python(site->python, &stack->python)) {
             if (stack->native.note != NULL) {
@@ -186,7 +186,7 @@ static uint32_t find(struct stack *stack)
 }
 
 /* Adds a site, and records it in the trace; 0: no room. The caller holds the lock. */
-static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
+static uint32_t add(const struct known_site *site, uint64_t hash, ms_trace_t *trace)
 {
     const uint32_t id = atomic_load_explicit(&site_count, memory_order_relaxed) + 1;
     const struct ms_site_definition recorded = {.id = id,
@@ -206,12 +206,12 @@ static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
 
 /* The site with the same nodes: resolved again under another generation, the stack still has
  * these. */
-static uint32_t find_again(const struct site *wanted, uint64_t hash)
+static uint32_t find_again(const struct known_site *wanted, uint64_t hash)
 {
     struct ms_probe probe = ms_probe(&site_index, hash);
     uint32_t id;
     while ((id = ms_probe_next(&probe)) != 0) {
-        struct site *site = site_at(id);
+        struct known_site *site = site_at(id);
         if (site->native == wanted->native && site->python == wanted->python &&
             site->tag == wanted->tag && site->thread == wanted->thread &&
             site->flags == wanted->flags) {
@@ -226,10 +226,10 @@ static uint32_t find_again(const struct site *wanted, uint64_t hash)
 static uint32_t meet_locked(const struct stack *stack, const struct ms_stack_modules *modules,
                             ms_trace_t *trace) MS_REQUIRES(*MS_LOCK(SITES))
 {
-    struct site site = {.tag = stack->tag,
-                        .thread = (uint8_t)stack->thread,
-                        .flags = (uint16_t)stack->flags,
-                        .generation = (uint32_t)stack->native.generation};
+    struct known_site site = {.tag = stack->tag,
+                              .thread = (uint8_t)stack->thread,
+                              .flags = (uint16_t)stack->flags,
+                              .generation = (uint32_t)stack->native.generation};
     if (!ms_intern_native(&stack->native, modules, trace, &site.native) ||
         !ms_intern_python(&stack->python, trace, &site.python)) {
         return 0;
@@ -323,7 +323,7 @@ static uint32_t sampled_out(uint64_t mean_bytes, ms_trace_t *trace)
     id = atomic_load_explicit(&sampled_out_id, memory_order_relaxed);
     if (id == 0) {
         const struct ms_sampling_definition recorded = {mean_bytes};
-        const struct site site = {.flags = MS_SITE_SAMPLED_OUT};
+        const struct known_site site = {.flags = MS_SITE_SAMPLED_OUT};
         id = ms_trace_define(trace, MS_DEFINE_SAMPLING, &recorded, sizeof(recorded))
                  ? add(&site, ms_mix(0, MS_SITE_SAMPLED_OUT), trace)
                  : 0;
@@ -398,7 +398,7 @@ MS_HOT uint32_t ms_site_capture(uint64_t bytes)
         note = ms_native_recall(&call, options->stack_depth, &stack.native.generation);
     }
     if (__builtin_expect(note != NULL && note->site != 0, 1)) {
-        const struct site *site = site_at(note->site);
+        const struct known_site *site = site_at(note->site);
         if (is_around(site, &stack) && ms_intern_is_python(site->python, &stack.python)) {
             if (stack.python.frames != NULL) {
                 ms_python_remember(&stack.python, site->python);

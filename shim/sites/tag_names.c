@@ -17,14 +17,14 @@
 #define SLOTS       (2u * MS_TAGS_MAX) /* a power of two, at most half full */
 #define TEXTS_BYTES ((size_t)65536)    /* host memory for names is taken in pieces of this size */
 
-struct name {
+struct tag_name {
     const char *text;
     uint64_t hash;
     uint32_t outer, bytes, color;
 };
 
-static struct name names[MS_TAGS_MAX]; /* by id - 1; written under lock */
-static _Atomic uint32_t slots[SLOTS];  /* ids; 0: free */
+static struct tag_name names[MS_TAGS_MAX]; /* by id - 1; written under lock */
+static _Atomic uint32_t slots[SLOTS];      /* ids; 0: free */
 static uint32_t count MS_GUARDED_BY(*MS_LOCK(TAG_NAMES));
 static _Atomic uint32_t defined; /* names with ids up to this are recorded in the trace; written
                                     under lock */
@@ -54,12 +54,12 @@ static uint64_t hash_of(uint32_t outer, const char *name, size_t bytes)
 }
 
 /* The id, or 0; *slot: its place, or where it would go. */
-static uint32_t find(const struct name *wanted, uint32_t *slot)
+static uint32_t find(const struct tag_name *wanted, uint32_t *slot)
 {
     uint32_t at = (uint32_t)wanted->hash & (SLOTS - 1);
     uint32_t id = atomic_load_explicit(&slots[at], memory_order_acquire);
     while (id != 0) {
-        const struct name *known = &names[id - 1];
+        const struct tag_name *known = &names[id - 1];
         if (known->hash == wanted->hash && known->outer == wanted->outer &&
             known->bytes == wanted->bytes &&
             memcmp(known->text, wanted->text, wanted->bytes) == 0) {
@@ -93,7 +93,7 @@ static const char *keep(const char *text, size_t bytes) MS_REQUIRES(*MS_LOCK(TAG
 }
 
 /* The id; 0 if there is no room. */
-static uint32_t add(const struct name *wanted)
+static uint32_t add(const struct tag_name *wanted)
 {
     uint32_t slot;
     ms_lock_acquire(MS_LOCK(TAG_NAMES));
@@ -132,7 +132,8 @@ uint32_t ms_tag_name(uint32_t outer, const char *name, size_t bytes, uint32_t co
     if (bytes == 0) {
         return outer;
     }
-    const struct name wanted = {name, hash_of(outer, name, bytes), outer, (uint32_t)bytes, color};
+    const struct tag_name wanted = {name, hash_of(outer, name, bytes), outer, (uint32_t)bytes,
+                                    color};
     uint32_t id = find(&wanted, &slot);
     if (id == 0 && !atomic_load_explicit(&closed, memory_order_relaxed)) {
         id = add(&wanted);
@@ -154,7 +155,7 @@ static bool define(ms_trace_t *trace, uint32_t id)
         struct ms_tag_definition is;
         char text[MS_TAG_NAME_BYTES];
     } recorded;
-    const struct name *name = &names[id - 1];
+    const struct tag_name *name = &names[id - 1];
     recorded.is = (struct ms_tag_definition){id, name->outer, name->color, name->bytes};
     memcpy(recorded.text, name->text, name->bytes);
     return ms_trace_define(trace, MS_DEFINE_TAG, &recorded, sizeof(recorded.is) + name->bytes);

@@ -15,7 +15,7 @@
 #include "shim/process/session.h"
 #include "shim/sites/tag_names.h"
 
-struct entry {
+struct tag_entry {
     uint32_t tag; /* that of the entry below if this one has no name of its own */
     uint16_t owner;
     uint8_t level; /* entries of the same owner below */
@@ -28,7 +28,7 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     uint32_t recorded; /* how many entries, from the outermost on, the trace has */
     uint32_t above;    /* pushed beyond MS_TAG_DEPTH_MAX and still open */
     uint32_t thread;   /* gettid's; 0: no tag was pushed here yet */
-    struct entry entries[MS_TAG_DEPTH_MAX];
+    struct tag_entry entries[MS_TAG_DEPTH_MAX];
 } here;
 
 /* The number of threads with a tag << 32 | the tag of the only such thread. The tag is 0 while
@@ -61,7 +61,7 @@ static void record_open(void)
     }
     ms_tag_define(innermost());
     for (; here.recorded < here.depth; here.recorded++) {
-        const struct entry *entry = &here.entries[here.recorded];
+        const struct tag_entry *entry = &here.entries[here.recorded];
         if (entry->named) {
             record(MS_EVENT_TAG_BEGIN, here.thread, entry->tag);
         }
@@ -168,7 +168,7 @@ int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color)
     }
     uint32_t outer = innermost();
     uint32_t tag = ms_tag_name(outer, name, bytes, color);
-    here.entries[here.depth++] = (struct entry){tag, owner, (uint8_t)level, tag != outer};
+    here.entries[here.depth++] = (struct tag_entry){tag, owner, (uint8_t)level, tag != outer};
     publish(here.depth == 1 ? 1 : 0);
     record_open();
     return level;
@@ -187,7 +187,7 @@ int ms_tag_pop(uint16_t owner)
     if (here.recorded != here.depth) {
         record_open();
     }
-    const struct entry ended = here.entries[at - 1];
+    const struct tag_entry ended = here.entries[at - 1];
     memmove(&here.entries[at - 1], &here.entries[at], (here.depth - at) * sizeof(ended));
     here.depth--;
     if (here.recorded >= at) {

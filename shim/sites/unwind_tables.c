@@ -49,7 +49,7 @@ struct saved {
     int64_t offset_bytes;
 };
 
-struct state {
+struct unwind_state {
     enum { CFA_FROM_REGISTER, CFA_INDIRECT, CFA_OTHERWISE } how;
     uint64_t base; /* register */
     int64_t offset_bytes, add_bytes;
@@ -59,7 +59,7 @@ struct state {
 
 struct machine {
     const struct ms_cfi_entry *entry;
-    struct state now, initial, remembered[STATES_MAX];
+    struct unwind_state now, initial, remembered[STATES_MAX];
     unsigned remembered_count;
     uint64_t at, wanted; /* addresses of code */
 };
@@ -105,7 +105,7 @@ static struct ms_cfi_reader read_block(struct ms_cfi_reader *in)
 
 /* CFA = *(rbp or rsp + n) + m. Compilers write it where they realign the stack; people write it
  * where they keep the old stack pointer on the new stack. */
-static void define_by_expression(struct state *now, struct ms_cfi_reader code)
+static void define_by_expression(struct unwind_state *now, struct ms_cfi_reader code)
 {
     uint64_t base = ms_cfi_fixed(&code, 1);
     int64_t offset_bytes = ms_cfi_sleb(&code);
@@ -131,7 +131,7 @@ static struct saved saved_by_expression(struct ms_cfi_reader code)
     return (struct saved){known ? AT_BP : ELSEWHERE, offset_bytes};
 }
 
-static void define(struct state *now, uint64_t base, int64_t offset_bytes)
+static void define(struct unwind_state *now, uint64_t base, int64_t offset_bytes)
 {
     now->how = CFA_FROM_REGISTER;
     now->base = base;
@@ -198,7 +198,7 @@ static void do_register(struct machine *machine, struct ms_cfi_reader *in, uint8
 /* Instructions about the CFA and the whole state. */
 static void do_one(struct machine *machine, struct ms_cfi_reader *in, uint8_t code)
 {
-    struct state *now = &machine->now;
+    struct unwind_state *now = &machine->now;
     const uint64_t code_align = machine->entry->code_align;
     switch (code) {
     case CFA_SET_LOC:
@@ -275,7 +275,7 @@ static bool fits(int64_t bytes, int bits)
     return bytes % WORD_BYTES == 0 && bytes >= -bound && bytes < bound;
 }
 
-static union ms_rule rule_of(const struct state *state)
+static union ms_rule rule_of(const struct unwind_state *state)
 {
     const union ms_rule unusual = {.kind = MS_RULE_UNUSUAL};
     if (state->returns.how == LOST_VALUE) {

@@ -16,12 +16,12 @@
 
 /* A control group's usage includes its page cache; the inactive part of that can be taken (as the
  * kubelet counts, too). */
-struct names {
+struct host_names {
     const char *limit, *usage, *inactive;
 };
-static const struct names second = {"memory.max", "memory.current", "inactive_file"};
-static const struct names first = {"memory.limit_in_bytes", "memory.usage_in_bytes",
-                                   "total_inactive_file"};
+static const struct host_names second = {"memory.max", "memory.current", "inactive_file"};
+static const struct host_names first = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                        "total_inactive_file"};
 
 /* No path is assembled, because stacks may be small. */
 static int open_folder(int folder, const char *name)
@@ -80,7 +80,7 @@ static uint64_t inactive_in(int group, const char *key)
 
 /* The least that any group leaves. */
 struct least {
-    const struct names *names;
+    const struct host_names *names;
     uint64_t bytes;
 };
 

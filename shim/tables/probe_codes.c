@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <sys/wait.h>
 
-static const struct row {
+static const struct code_row {
     int code;
     enum ms_probe_answer answer;
     const char *why;
@@ -16,7 +16,7 @@ static const struct row {
 #undef MS_PROBE_CODE
 };
 
-static const struct row *find(int code)
+static const struct code_row *find(int code)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].code == code) {
@@ -36,12 +36,12 @@ int ms_probe_code_of(int wait_status)
 
 enum ms_probe_answer ms_probe_answer_of(int code)
 {
-    const struct row *row = find(code);
+    const struct code_row *row = find(code);
     return row ? row->answer : MS_PROBE_UNKNOWN;
 }
 
 const char *ms_probe_why(int code)
 {
-    const struct row *row = find(code);
+    const struct code_row *row = find(code);
     return row ? row->why : "the test ended in a way that is not known";
 }

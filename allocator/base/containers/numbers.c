@@ -7,13 +7,13 @@
 
 #include "allocator/base/containers/table.h"
 
-struct entry {
+struct number_entry {
     uint64_t id;
     uint32_t number;
 };
 
 struct ms_numbers {
-    struct ms_table table;   /* struct entry */
+    struct ms_table table;   /* struct number_entry */
     uint32_t number_of_zero; /* number of the id 0, which the table cannot hold */
 };
 
@@ -30,14 +30,14 @@ struct ms_numbers *ms_numbers_new(void)
 void ms_numbers_delete(struct ms_numbers *numbers)
 {
     if (numbers) {
-        ms_table_free(&numbers->table, sizeof(struct entry));
+        ms_table_free(&numbers->table, sizeof(struct number_entry));
         free(numbers);
     }
 }
 
 bool ms_numbers_put(struct ms_numbers *numbers, uint64_t id, uint32_t number)
 {
-    struct entry *entry;
+    struct number_entry *entry;
 
     if (id == 0) {
         numbers->number_of_zero = number;
@@ -56,7 +56,7 @@ bool ms_numbers_put(struct ms_numbers *numbers, uint64_t id, uint32_t number)
 
 uint32_t ms_numbers_get(const struct ms_numbers *numbers, uint64_t id)
 {
-    const struct entry *entry = ms_table_find(&numbers->table, sizeof(*entry), id);
+    const struct number_entry *entry = ms_table_find(&numbers->table, sizeof(*entry), id);
 
     if (id == 0) {
         return numbers->number_of_zero;
@@ -66,7 +66,7 @@ uint32_t ms_numbers_get(const struct ms_numbers *numbers, uint64_t id)
 
 void ms_numbers_remove(struct ms_numbers *numbers, uint64_t id)
 {
-    struct entry *entry = ms_table_find(&numbers->table, sizeof(*entry), id);
+    struct number_entry *entry = ms_table_find(&numbers->table, sizeof(*entry), id);
 
     if (id == 0) {
         numbers->number_of_zero = MS_NUMBER_NONE;

@@ -10,13 +10,13 @@
 /* More at once than any thread needs. */
 #    define HELD_MAX 12
 
-struct held {
+struct held_lock {
     const ms_lock_t *lock;
     const char *place;
 };
 
 static _Thread_local struct {
-    struct held at[HELD_MAX];
+    struct held_lock at[HELD_MAX];
     unsigned count;
 } held __attribute__((tls_model("initial-exec")));
 
@@ -52,7 +52,7 @@ void ms_lock_note(const ms_lock_t *lock, const char *place)
         ms_check_say("memshim: lock order: more than %d locks are held at %s\n", HELD_MAX, place);
         fail();
     }
-    held.at[held.count++] = (struct held){lock, place};
+    held.at[held.count++] = (struct held_lock){lock, place};
 }
 
 void ms_lock_forget(const ms_lock_t *lock)

@@ -17,7 +17,7 @@
 #define BASE UINT64_C(0x9e3779b97f4a7c15)
 
 /* The lines between two turns of one line. */
-struct row {
+struct turn_row {
     uint64_t hash, length;
 };
 
@@ -30,7 +30,7 @@ struct anchor {
     uint64_t first, compared, last;   /* number of turns before its first, third and newest */
     uint64_t asked_first, asked_last; /* number of allocations before its first and newest turn */
     uint64_t beginning;               /* the hash of all rows up to its newest turn */
-    struct row newest, other;         /* two rows, because they may alternate */
+    struct turn_row newest, other;    /* two rows, because they may alternate */
     uint64_t alike, longest;          /* turns in rows that were seen before; the longest row */
     uint64_t every;
     struct ms_buffer times; /* uint64_t */
@@ -81,7 +81,7 @@ static uint64_t power(uint64_t exponent)
     return result;
 }
 
-static bool is_same(struct row a, struct row b)
+static bool is_same(struct turn_row a, struct turn_row b)
 {
     return a.hash == b.hash && a.length == b.length;
 }
@@ -103,7 +103,7 @@ static void note_time(struct anchor *anchor, uint64_t time_ns)
     }
 }
 
-static void end_row(struct anchor *anchor, struct row row)
+static void end_row(struct anchor *anchor, struct turn_row row)
 {
     if (anchor->count >= WARM_UP) {
         anchor->alike +=
@@ -121,7 +121,7 @@ static void take_turn(struct ms_loop *loop, struct anchor *anchor, uint64_t time
     if (anchor->count > 0) {
         const uint64_t length = loop->turns - anchor->last;
 
-        end_row(anchor, (struct row){loop->hash - anchor->beginning * power(length), length});
+        end_row(anchor, (struct turn_row){loop->hash - anchor->beginning * power(length), length});
     } else {
         anchor->first = loop->turns;
         anchor->asked_first = loop->asked;
@@ -242,14 +242,14 @@ static uint32_t depth_of(const struct ms_loop *loop, uint32_t line)
     return depth;
 }
 
-struct choice {
+struct anchor_choice {
     const struct anchor *anchor; /* null: none */
     uint32_t depth;
 };
 
 /* Loops within a step are deeper in calls, and rounds around steps are fewer. Of lines that are
  * equal in that: the first one in a step. */
-static bool is_better(const struct choice *a, const struct choice *b)
+static bool is_better(const struct anchor_choice *a, const struct anchor_choice *b)
 {
     if (!b->anchor || a->depth != b->depth) {
         return !b->anchor || a->depth < b->depth;
@@ -258,15 +258,15 @@ static bool is_better(const struct choice *a, const struct choice *b)
                                                 : a->anchor->first < b->anchor->first;
 }
 
-static struct choice choose(const struct ms_loop *loop)
+static struct anchor_choice choose(const struct ms_loop *loop)
 {
-    struct choice best = {0};
+    struct anchor_choice best = {0};
 
     for (uint32_t line = 1; line < MOST_LINES; line++) {
         const struct anchor *anchor = &loop->anchors[line];
 
         if (is_steady(loop, anchor) && alike(anchor) >= LEAST_ALIKE) {
-            const struct choice each = {anchor, depth_of(loop, line)};
+            const struct anchor_choice each = {anchor, depth_of(loop, line)};
 
             best = is_better(&each, &best) ? each : best;
         }

@@ -113,7 +113,7 @@ void ms_map_take(struct ms_map *map, const struct ms_event *event, bool arena)
 
 /* One row of a segment's column. One pass finds the sites with most of it: if there are more than
  * it can follow, each new one takes from all. */
-struct row {
+struct map_row {
     uint64_t live_bytes, mapped_bytes, host_bytes, arena_bytes;
     struct {
         uint32_t site;
@@ -121,7 +121,7 @@ struct row {
     } sites[CELL_SITES];
 };
 
-static void add_site(struct row *row, uint32_t site, uint64_t bytes)
+static void add_site(struct map_row *row, uint32_t site, uint64_t bytes)
 {
     size_t least = 0;
 
@@ -140,7 +140,8 @@ static void add_site(struct row *row, uint32_t site, uint64_t bytes)
 
 enum what { WHAT_LIVE, WHAT_MAPPED, WHAT_ARENA };
 
-static void add_part(struct row *row, enum what what, const struct ms_live *live, uint64_t bytes)
+static void add_part(struct map_row *row, enum what what, const struct ms_live *live,
+                     uint64_t bytes)
 {
     switch (what) {
     case WHAT_LIVE:
@@ -157,7 +158,7 @@ static void add_part(struct row *row, enum what what, const struct ms_live *live
     }
 }
 
-static void add_to_rows(const struct ms_map_segment *segment, struct row rows[MS_MAP_ROWS],
+static void add_to_rows(const struct ms_map_segment *segment, struct map_row rows[MS_MAP_ROWS],
                         enum what what, const struct ms_live *live)
 {
     const uint64_t row_bytes = segment->bytes / MS_MAP_ROWS;
@@ -180,7 +181,7 @@ static void add_to_rows(const struct ms_map_segment *segment, struct row rows[MS
     }
 }
 
-static void add_set(const struct ms_survey_device *device, uint8_t index, struct row *rows,
+static void add_set(const struct ms_survey_device *device, uint8_t index, struct map_row *rows,
                     const struct ms_live_set *set, enum what what)
 {
     for (size_t i = 0; i < ms_live_room(set); i++) {
@@ -206,7 +207,7 @@ static uint64_t over(uint64_t whole, uint64_t part)
 }
 
 /* The state of most of it. */
-static struct ms_map_cell cell_of(const struct row *row, uint64_t row_bytes)
+static struct ms_map_cell cell_of(const struct map_row *row, uint64_t row_bytes)
 {
     const uint64_t device_bytes = over(row->mapped_bytes, row->host_bytes);
     const uint64_t live = row->live_bytes < device_bytes ? row->live_bytes : device_bytes;
@@ -241,7 +242,7 @@ static void draw_column(struct ms_map *map, struct ms_survey_device *device, uin
                         const struct ms_live_set *live)
 {
     struct ms_buffer buffer = {0};
-    struct row *rows =
+    struct map_row *rows =
         ms_buffer_extend(&buffer, device->segment_count * MS_MAP_ROWS * sizeof(*rows));
 
     if (rows) {

@@ -5,7 +5,7 @@
 
 #include "report/model/survey/map.h"
 
-struct place {
+struct pin_place {
     uint64_t addr, bytes;
     uint32_t site;
     bool page; /* of a framework's own reservation */
@@ -17,7 +17,7 @@ struct part {
 };
 
 struct pinning {
-    struct ms_buffer tensors, mapped, arenas; /* struct place, by address */
+    struct ms_buffer tensors, mapped, arenas; /* struct pin_place, by address */
     struct ms_buffer found;                   /* struct ms_pinned_arena */
     struct ms_buffer parts;                   /* struct part */
 };
@@ -26,26 +26,26 @@ struct pinning {
 
 static int by_addr(const void *a, const void *b)
 {
-    const struct place *left = a, *right = b;
+    const struct pin_place *left = a, *right = b;
 
     return left->addr < right->addr ? -1 : left->addr > right->addr;
 }
 
 static size_t place_count(const struct ms_buffer *places)
 {
-    return places->bytes / sizeof(struct place);
+    return places->bytes / sizeof(struct pin_place);
 }
 
-static struct place *place_at(const struct ms_buffer *places, size_t index)
+static struct pin_place *place_at(const struct ms_buffer *places, size_t index)
 {
-    return (struct place *)places->at + index;
+    return (struct pin_place *)places->at + index;
 }
 
 static void gather(struct ms_buffer *places, const struct ms_live_set *set, uint8_t device)
 {
     for (size_t i = 0; i < ms_live_room(set); i++) {
         const struct ms_live *live = ms_live_at(set, i);
-        const struct place place = {live->addr, live->bytes, live->site, ms_map_is_page(live)};
+        const struct pin_place place = {live->addr, live->bytes, live->site, ms_map_is_page(live)};
 
         if (live->key && live->device == device && live->addr && !live->captured &&
             live->bytes > 0 && live->bytes < UINT64_MAX - live->addr) {
@@ -53,7 +53,7 @@ static void gather(struct ms_buffer *places, const struct ms_live_set *set, uint
         }
     }
     if (places->bytes > 0) {
-        qsort(places->at, place_count(places), sizeof(struct place), by_addr);
+        qsort(places->at, place_count(places), sizeof(struct pin_place), by_addr);
     }
 }
 
@@ -63,7 +63,7 @@ static void join(struct ms_buffer *places)
     size_t kept = 0;
 
     for (size_t i = 1; i < place_count(places); i++) {
-        struct place *last = place_at(places, kept), *next = place_at(places, i);
+        struct pin_place *last = place_at(places, kept), *next = place_at(places, i);
 
         if (last->page && next->page && last->addr + last->bytes == next->addr) {
             last->bytes += next->bytes;
@@ -73,7 +73,7 @@ static void join(struct ms_buffer *places)
         }
     }
     if (places->bytes > 0) {
-        places->bytes = (kept + 1) * sizeof(struct place);
+        places->bytes = (kept + 1) * sizeof(struct pin_place);
     }
 }
 
@@ -86,7 +86,7 @@ static size_t first_behind(const struct ms_buffer *places, uint64_t addr)
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const struct place *place = place_at(places, middle);
+        const struct pin_place *place = place_at(places, middle);
 
         if (place->addr + place->bytes <= addr) {
             low = middle + 1;
@@ -102,7 +102,7 @@ static uint64_t backed_in(const struct ms_buffer *mapped, uint64_t from, uint64_
     uint64_t bytes = 0;
 
     for (size_t i = first_behind(mapped, from); i < place_count(mapped); i++) {
-        const struct place *place = place_at(mapped, i);
+        const struct pin_place *place = place_at(mapped, i);
         const uint64_t low = place->addr > from ? place->addr : from;
         const uint64_t end = place->addr + place->bytes;
         const uint64_t high = end < to ? end : to;
@@ -196,7 +196,7 @@ static void settle(struct pinning *pinning, struct ms_pinned_arena *arena, size_
     }
 }
 
-static void pin_within(struct pinning *pinning, const struct place *place)
+static void pin_within(struct pinning *pinning, const struct pin_place *place)
 {
     const uint64_t end = place->addr + place->bytes;
     const size_t first = pinning->parts.bytes / sizeof(struct part);
@@ -204,7 +204,7 @@ static void pin_within(struct pinning *pinning, const struct place *place)
     uint64_t at = place->addr;
 
     for (size_t i = first_behind(&pinning->tensors, at); i < place_count(&pinning->tensors); i++) {
-        const struct place *tensor = place_at(&pinning->tensors, i);
+        const struct pin_place *tensor = place_at(&pinning->tensors, i);
         const struct part part = {tensor->site, 1, tensor->bytes, 0};
 
         if (tensor->addr >= end) {

@@ -14,7 +14,7 @@
 #include "report/replay/recorder.h"
 #include "report/trace/records.h"
 
-struct pass {
+struct survey_pass {
     const struct ms_model *model;
     struct ms_survey *survey;
     struct ms_reader *reader;
@@ -31,7 +31,7 @@ struct pass {
 };
 
 /* Null: the model does not have the device, or memory ran out. */
-static struct ms_sampler *sampler_of(struct pass *pass, unsigned device)
+static struct ms_sampler *sampler_of(struct survey_pass *pass, unsigned device)
 {
     struct ms_sampler *sampler = &pass->samplers[device % MS_DEVICE_COUNT];
 
@@ -40,7 +40,7 @@ static struct ms_sampler *sampler_of(struct pass *pass, unsigned device)
 
 /* ---- out-of-memories ---- */
 
-static void note_oom(struct pass *pass, size_t index)
+static void note_oom(struct survey_pass *pass, size_t index)
 {
     const struct ms_model_oom *oom = ms_model_oom_at(pass->model, index);
     struct ms_survey_oom *to = (struct ms_survey_oom *)pass->survey->ooms.at + index;
@@ -62,7 +62,7 @@ static void note_oom(struct pass *pass, size_t index)
 }
 
 /* Handles out-of-memories that came before the event of this number. */
-static void pass_ooms(struct pass *pass, uint64_t event)
+static void pass_ooms(struct survey_pass *pass, uint64_t event)
 {
     while (pass->next_oom < pass->survey->ooms.bytes / sizeof(struct ms_survey_oom) &&
            ms_model_oom_at(pass->model, pass->next_oom)->event <= event) {
@@ -74,7 +74,7 @@ static void pass_ooms(struct pass *pass, uint64_t event)
 /* ---- records ---- */
 
 /* Notes pins the first time that live bytes reach their peak. */
-static void note_pins(struct pass *pass, const struct ms_sampler *sampler, uint64_t time_ns)
+static void note_pins(struct survey_pass *pass, const struct ms_sampler *sampler, uint64_t time_ns)
 {
     const struct ms_aggregate *sums = &pass->model->devices[sampler->device].sums;
 
@@ -92,7 +92,7 @@ static void note_torch(struct ms_sampler *sampler)
         now->arena_bytes + now->proxy_bytes > *most ? now->arena_bytes + now->proxy_bytes : *most;
 }
 
-static void take_event(struct pass *pass, const struct ms_event *event, uint64_t time_ns)
+static void take_event(struct survey_pass *pass, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_sampler *sampler = sampler_of(pass, event->device);
     uint32_t allocation = 0;
@@ -144,7 +144,7 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
     note_torch(sampler);
 }
 
-static void take_bases(struct pass *pass)
+static void take_bases(struct survey_pass *pass)
 {
     const struct ms_extent_header *header = (const struct ms_extent_header *)pass->reader->extent;
     const struct ms_base *base = (const struct ms_base *)(header + 1);
@@ -161,7 +161,7 @@ static void take_bases(struct pass *pass)
 }
 
 /* Adds memory that was live when the records begin, if a digest has it. */
-static void adopt(struct pass *pass)
+static void adopt(struct survey_pass *pass)
 {
     const struct ms_buffer *all = &pass->model->digest_live;
 
@@ -177,7 +177,7 @@ static void adopt(struct pass *pass)
 }
 
 /* The digest knows the holders at some moments whose records are gone. */
-static void read_digest(struct pass *pass)
+static void read_digest(struct survey_pass *pass)
 {
     const struct ms_digest_moments *moments = &pass->model->digest_moments;
     const struct ms_digest_moment *all = (const struct ms_digest_moment *)moments->heads.at;
@@ -209,7 +209,7 @@ static void read_digest(struct pass *pass)
     }
 }
 
-static struct ms_extent_place *find_place(struct pass *pass, uint64_t sequence, size_t *from)
+static struct ms_extent_place *find_place(struct survey_pass *pass, uint64_t sequence, size_t *from)
 {
     const struct ms_buffer *windows = &pass->reader->windows;
 
@@ -224,7 +224,7 @@ static struct ms_extent_place *find_place(struct pass *pass, uint64_t sequence, 
 
 /* Reads the records of the window that the model has read. A window that was recycled since is left
  * out, and the state stays as it was. */
-static void read_window(struct pass *pass, const struct ms_model_window *window,
+static void read_window(struct survey_pass *pass, const struct ms_model_window *window,
                         struct ms_extent_place *place)
 {
     const struct ms_extent_header *header = (const struct ms_extent_header *)pass->reader->extent;
@@ -249,7 +249,7 @@ static void read_window(struct pass *pass, const struct ms_model_window *window,
 }
 
 /* With a live writer: these events, and maybe more, have been packed since. */
-static void read_tail(struct pass *pass, const struct ms_model_window *window)
+static void read_tail(struct survey_pass *pass, const struct ms_model_window *window)
 {
     for (uint32_t i = 0; i < window->count && !pass->reader->running; i++) {
         const uint64_t number = window->first_event + i;
@@ -264,7 +264,7 @@ static void read_tail(struct pass *pass, const struct ms_model_window *window)
     }
 }
 
-static void read_windows(struct pass *pass)
+static void read_windows(struct survey_pass *pass)
 {
     const struct ms_model_window *all = (const struct ms_model_window *)pass->model->windows.at;
     size_t from = 0;
@@ -324,7 +324,7 @@ static void list_temporaries(const struct ms_sampler *sampler)
     ms_buffer_free(&all);
 }
 
-static bool begin_devices(struct pass *pass, enum ms_survey_depth depth)
+static bool begin_devices(struct survey_pass *pass, enum ms_survey_depth depth)
 {
     for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
         struct ms_survey_device *to = &pass->survey->devices[i];
@@ -349,7 +349,7 @@ static bool begin_devices(struct pass *pass, enum ms_survey_depth depth)
                             ms_model_oom_count(pass->model) * sizeof(struct ms_survey_oom));
 }
 
-static void finish(struct pass *pass)
+static void finish(struct survey_pass *pass)
 {
     pass_ooms(pass, UINT64_MAX);
     if (pass->map) {
@@ -368,7 +368,7 @@ static void finish(struct pass *pass)
     }
 }
 
-static void begin_recording(struct pass *pass)
+static void begin_recording(struct survey_pass *pass)
 {
     if (pass->model->recording && pass->model->recording->events == 0) {
         pass->recorder = ms_recorder_new(pass->model->recording);
@@ -378,7 +378,7 @@ static void begin_recording(struct pass *pass)
     }
 }
 
-static void end_recording(struct pass *pass)
+static void end_recording(struct survey_pass *pass)
 {
     if (pass->recorder) {
         pass->survey->recorded = ms_recorder_end(pass->recorder, &pass->reader->header) &&
@@ -388,7 +388,7 @@ static void end_recording(struct pass *pass)
     ms_recorder_delete(pass->recorder);
 }
 
-static bool run(struct pass *pass, enum ms_survey_depth depth)
+static bool run(struct survey_pass *pass, enum ms_survey_depth depth)
 {
     char why[PATH_MAX + 512];
     bool read = false;
@@ -420,7 +420,7 @@ static bool run(struct pass *pass, enum ms_survey_depth depth)
 static struct ms_survey *take(const struct ms_model *model, enum ms_survey_depth depth)
 {
     struct ms_survey *survey = calloc(1, sizeof(*survey));
-    struct pass *pass = calloc(1, sizeof(*pass));
+    struct survey_pass *pass = calloc(1, sizeof(*pass));
     struct ms_reader *reader = calloc(1, sizeof(*reader));
     struct ms_codec *codec = calloc(1, sizeof(*codec));
     struct ms_map map = {0};
@@ -428,7 +428,8 @@ static struct ms_survey *take(const struct ms_model *model, enum ms_survey_depth
 
     if (survey && pass && reader && codec) {
         survey->bucket_ns = model->duration_ns / MS_SURVEY_BUCKETS + 1;
-        *pass = (struct pass){.model = model, .survey = survey, .reader = reader, .codec = codec};
+        *pass = (struct survey_pass){
+            .model = model, .survey = survey, .reader = reader, .codec = codec};
         pass->map = depth == MS_SURVEY_WHOLE ? &map : NULL;
         read = run(pass, depth);
     }

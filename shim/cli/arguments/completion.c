@@ -7,7 +7,7 @@
 #include "shim/cli/arguments/print.h"
 
 /* What can be completed for an option's value, or for operands. */
-enum kind { NOTHING_KNOWN, CHOICES, FILES, FOLDERS };
+enum completion_kind { NOTHING_KNOWN, CHOICES, FILES, FOLDERS };
 
 static void note_choice(void *ctx, const char *word, size_t length)
 {
@@ -16,7 +16,7 @@ static void note_choice(void *ctx, const char *word, size_t length)
     *(bool *)ctx = true;
 }
 
-static enum kind kind_of(const struct ms_cli_option *option)
+static enum completion_kind kind_of(const struct ms_cli_option *option)
 {
     bool choices = false;
 
@@ -308,7 +308,7 @@ static void print_fish_name(const struct ms_cli_option *option)
 
 static void print_fish_option(const struct ms_cli_option *option)
 {
-    const enum kind kind = option->value ? kind_of(option) : NOTHING_KNOWN;
+    const enum completion_kind kind = option->value ? kind_of(option) : NOTHING_KNOWN;
 
     if (kind == CHOICES) {
         /* In a line of their own: fish would give each of them the option's description. */

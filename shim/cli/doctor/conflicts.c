@@ -15,7 +15,7 @@
 #define SIGNS 4
 
 /* One of these signs is enough. */
-struct row {
+struct conflict_row {
     const char *name;
     const char *libraries[SIGNS]; /* part of a preloaded path */
     const char *variables[SIGNS]; /* set, and not empty */
@@ -93,7 +93,7 @@ static const char *find_tracer(const struct ms_conflict_signs *signs)
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static const struct row rows[] = {
+static const struct conflict_row rows[] = {
     /* Project-HAMi/HAMi, docs/config.md (CUDA_DISABLE_CONTROL) and its device plugin, which mounts
      * /etc/ld.so.preload. */
     {"HAMi",
@@ -232,7 +232,7 @@ static size_t find_nccl(const struct ms_conflict_signs *signs, struct ms_conflic
     return count;
 }
 
-static const char *find(const struct row *row, const struct ms_conflict_signs *signs,
+static const char *find(const struct conflict_row *row, const struct ms_conflict_signs *signs,
                         const char *preloaded)
 {
     const char *before = ms_environment(signs->environment, "LD_PRELOAD");

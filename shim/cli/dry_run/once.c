@@ -54,7 +54,7 @@ static bool make_folder(const char *path)
 
 /* ---- while it runs ---- */
 
-struct watch {
+struct command_watch {
     const char *output, *scratch;    /* scratch: null: the command's writes are real */
     uint64_t wanted_steps;           /* 0: until state was made, and one step more */
     uint64_t next_look_ns, asked_ns; /* asked_ns: when it was asked to end; 0: not yet */
@@ -70,7 +70,7 @@ struct watch {
     unsigned interruptions;
 };
 
-static void note_growth(struct watch *watch, const struct ms_dry_progress *progress)
+static void note_growth(struct command_watch *watch, const struct ms_dry_progress *progress)
 {
     const uint64_t bytes = progress->peak_live_bytes;
 
@@ -83,7 +83,8 @@ static void note_growth(struct watch *watch, const struct ms_dry_progress *progr
 /* The number of steps after which everything was seen, as far as is known yet. Sampling and
  * inference have no moment from which on all turns are alike: a cache grows by the token, and what
  * decodes comes last. So the peak must have stood still for as long again as it grew. */
-static uint64_t steps_wanted(const struct watch *watch, const struct ms_dry_progress *progress)
+static uint64_t steps_wanted(const struct command_watch *watch,
+                             const struct ms_dry_progress *progress)
 {
     if (watch->wanted_steps > 0) {
         return watch->wanted_steps;
@@ -94,7 +95,7 @@ static uint64_t steps_wanted(const struct watch *watch, const struct ms_dry_prog
     return progress->all_have_state || progress->least_steps == 0 ? 2 : STATELESS;
 }
 
-static bool has_seen_all(const struct watch *watch, const struct ms_dry_progress *progress)
+static bool has_seen_all(const struct command_watch *watch, const struct ms_dry_progress *progress)
 {
     if (progress->processes == 0) {
         return false;
@@ -103,7 +104,7 @@ static bool has_seen_all(const struct watch *watch, const struct ms_dry_progress
 }
 
 /* Estimated from the steps so far; 0: unknown yet. */
-static uint64_t left_ns(struct watch *watch, const struct ms_dry_progress *progress,
+static uint64_t left_ns(struct command_watch *watch, const struct ms_dry_progress *progress,
                         uint64_t now_ns)
 {
     const uint64_t steps = progress->least_steps, wanted = steps_wanted(watch, progress);
@@ -118,7 +119,7 @@ static uint64_t left_ns(struct watch *watch, const struct ms_dry_progress *progr
 }
 
 /* Prints the phase, the step, and the time that is left or has passed. */
-static void show(struct watch *watch, const struct ms_dry_progress *progress)
+static void show(struct command_watch *watch, const struct ms_dry_progress *progress)
 {
     const uint64_t now_ns = ms_clock_ns(), left = left_ns(watch, progress, now_ns);
 
@@ -142,7 +143,7 @@ static void show(struct watch *watch, const struct ms_dry_progress *progress)
 }
 
 /* Who was asked to end for want of memory, and takes more instead, is not waited for. */
-static bool is_over(struct watch *watch, uint64_t now_ns)
+static bool is_over(struct command_watch *watch, uint64_t now_ns)
 {
     const uint64_t more_bytes = watch->host.limit_bytes / MORE_PART;
 
@@ -169,7 +170,7 @@ static void complain_of_host(const struct ms_dry_host *host)
 
 static int look(void *ctx)
 {
-    struct watch *watch = ctx;
+    struct command_watch *watch = ctx;
     struct ms_dry_progress progress;
     const uint64_t now_ns = ms_clock_ns();
 
@@ -208,7 +209,7 @@ static int look(void *ctx)
  * that does not listen is not waited for. */
 static void be_asked(void *ctx)
 {
-    struct watch *watch = ctx;
+    struct command_watch *watch = ctx;
 
     if (watch->interruptions++ == 0) {
         watch->interrupted_ns = ms_clock_ns();
@@ -221,7 +222,7 @@ static void be_asked(void *ctx)
 
 static int enter(void *ctx)
 {
-    const struct watch *watch = ctx;
+    const struct command_watch *watch = ctx;
     char where[PATH_MAX];
     int error;
 
@@ -264,7 +265,7 @@ static bool shield(const struct ms_dry_call *call, const char *shared, const cha
 
 /* The command's own output goes to stderr, because stdout has only the answer. -1 and an errno if
  * the command cannot be run. */
-static int run_command(char *const *argv, struct watch *watch, int *error)
+static int run_command(char *const *argv, struct command_watch *watch, int *error)
 {
     const struct ms_supervise_watch watched = {LOOK_EVERY_MS, look, enter, be_asked, watch};
     const int output = dup(STDOUT_FILENO);
@@ -286,7 +287,8 @@ static bool is_interruption(int signal)
     return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
 }
 
-static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_answer *answer)
+static void judge_end(const struct command_watch *watch, int wait_status,
+                      struct ms_dry_answer *answer)
 {
     const bool signaled = WIFSIGNALED(wait_status);
 
@@ -318,7 +320,7 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
                 struct ms_dry_answer *answer)
 {
     char shared[PATH_MAX], scratch[PATH_MAX];
-    struct watch watch = {
+    struct command_watch watch = {
         .output = output,
         .wanted_steps = call->steps,
         .begun_ns = ms_clock_ns(),

@@ -13,7 +13,7 @@
 #define WHY_BYTES   (PATH_MAX + 512)
 
 /* Reads at one call site; its name is looked up once, after all were counted. */
-struct place {
+struct read_place {
     uint32_t site;
     uint64_t what, bytes, count; /* what: the event's aux */
 };
@@ -21,9 +21,9 @@ struct place {
 static void count_read(void *ctx, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_buffer *places = ctx;
-    struct place *all = (struct place *)places->at;
+    struct read_place *all = (struct read_place *)places->at;
     const size_t count = places->bytes / sizeof(*all);
-    struct place *added;
+    struct read_place *added;
 
     (void)time_ns;
     if (event->kind != MS_EVENT_VALUE_READ) {
@@ -38,11 +38,11 @@ static void count_read(void *ctx, const struct ms_event *event, uint64_t time_ns
     }
     added = count < MOST_PLACES ? ms_buffer_extend(places, sizeof(*added)) : NULL;
     if (added) {
-        *added = (struct place){event->site, event->aux, event->bytes, 1};
+        *added = (struct read_place){event->site, event->aux, event->bytes, 1};
     }
 }
 
-static void name_place(const struct ms_model *model, const struct place *place,
+static void name_place(const struct ms_model *model, const struct read_place *place,
                        struct ms_dry_value *value)
 {
     struct ms_buffer line = {0};
@@ -86,10 +86,10 @@ void ms_dry_values_take(const struct ms_model *model, struct ms_dry_answer *answ
     char why[WHY_BYTES];
 
     if (ms_events_visit(model->path, &visitor, why, sizeof(why))) {
-        for (size_t i = 0; i < places.bytes / sizeof(struct place); i++) {
+        for (size_t i = 0; i < places.bytes / sizeof(struct read_place); i++) {
             struct ms_dry_value value = {.count = 0};
 
-            name_place(model, (const struct place *)places.at + i, &value);
+            name_place(model, (const struct read_place *)places.at + i, &value);
             add_value(answer, &value);
         }
     }

@@ -19,7 +19,7 @@
 #include "shim/tables/identity.h"
 #include "shim/tables/options.h"
 
-struct search {
+struct trace_search {
     time_t start; /* traces that began before belong to another command */
     int32_t self; /* traces of another supervisor belong to another command, too */
     bool say;
@@ -27,8 +27,8 @@ struct search {
 
 /* Calls `each` with every folder below `folder`. Does not follow symbolic links, such as the one to
  * the latest run. Returns the sum of the results. */
-static int for_each_folder(const char *folder, const struct search *search,
-                           int (*each)(const char *path, const struct search *search))
+static int for_each_folder(const char *folder, const struct trace_search *search,
+                           int (*each)(const char *path, const struct trace_search *search))
 {
     DIR *listing = opendir(folder);
     const struct dirent *entry;
@@ -50,7 +50,7 @@ static int for_each_folder(const char *folder, const struct search *search,
 }
 
 /* A trace that cannot be read, because its process died early, is recognized by its time alone. */
-static int is_own_trace(const char *process_folder, const struct search *search)
+static int is_own_trace(const char *process_folder, const struct trace_search *search)
 {
     struct ms_file_header header;
     char path[PATH_MAX], why[128];
@@ -64,7 +64,7 @@ static int is_own_trace(const char *process_folder, const struct search *search)
 }
 
 /* Returns how many of its processes belong to this call of the command. */
-static int finish_run(const char *run_folder, const struct search *search)
+static int finish_run(const char *run_folder, const struct trace_search *search)
 {
     char line[PATH_MAX + 128];
     int traces = for_each_folder(run_folder, search, is_own_trace);
@@ -89,7 +89,7 @@ void ms_finish_runs(const char *output, time_t start, bool say)
 {
     char fallback[PATH_MAX];
     ms_identity_fallback_dir(environ, getuid(), fallback, sizeof fallback);
-    const struct search search = {start, (int32_t)getpid(), say};
+    const struct trace_search search = {start, (int32_t)getpid(), say};
     int traces = for_each_folder(output, &search, finish_run) +
                  (ms_own_folder_is(fallback) ? for_each_folder(fallback, &search, finish_run) : 0);
     if (traces == 0 && say) {

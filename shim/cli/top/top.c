@@ -17,7 +17,7 @@
 
 #define WHY_BYTES (PATH_MAX + 512)
 
-struct call {
+struct top_call {
     const char *target; /* null: the newest run */
     const char *prometheus;
     uint64_t interval_ns;
@@ -49,7 +49,7 @@ static bool take_sort(const char *word, enum ms_top_sort *sort)
 
 static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
-    struct call *call = ctx;
+    struct top_call *call = ctx;
     double seconds = 0;
     uint64_t sites = 0;
     bool good = true;
@@ -78,7 +78,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
 
 static int take_target(void *ctx, const char *word)
 {
-    struct call *call = ctx;
+    struct top_call *call = ctx;
 
     if (call->target != NULL) {
         return ms_cli_wrong(MS_CLI_TOP, "it shows one folder or process, and '%s' is a second",
@@ -89,11 +89,11 @@ static int take_target(void *ctx, const char *word)
 }
 
 /* -1 if the call is good, otherwise the exit status. */
-static int parse(int argc, char **argv, struct call *call)
+static int parse(int argc, char **argv, struct top_call *call)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_target};
 
-    *call = (struct call){.interval_ns = 2 * MS_NS_PER_S, .most_sites = 5};
+    *call = (struct top_call){.interval_ns = 2 * MS_NS_PER_S, .most_sites = 5};
 
     const int status = ms_cli_parse(MS_CLI_TOP, argc, argv, &reader, call);
 
@@ -150,7 +150,7 @@ static void sort_rows(struct ms_top_frame *frame, enum ms_top_sort sort)
 }
 
 /* With --once this waits for them. */
-static void add_sites(const struct call *call, struct ms_top_frame *frame)
+static void add_sites(const struct top_call *call, struct ms_top_frame *frame)
 {
     const char **paths = calloc(frame->count + 1, sizeof(*paths));
     size_t wanted = 0;
@@ -173,7 +173,7 @@ static void add_sites(const struct call *call, struct ms_top_frame *frame)
 }
 
 /* False: no memory. */
-static bool make_frame(const struct call *call, const struct ms_buffer *found,
+static bool make_frame(const struct top_call *call, const struct ms_buffer *found,
                        struct ms_top_frame *frame)
 {
     *frame = (struct ms_top_frame){.count = ms_traces_count(found), .most_sites = call->most_sites};
@@ -229,7 +229,8 @@ struct screen {
     struct ms_buffer last; /* the text on the screen */
 };
 
-static void show(const struct call *call, const struct ms_top_frame *frame, struct screen *screen)
+static void show(const struct top_call *call, const struct ms_top_frame *frame,
+                 struct screen *screen)
 {
     ms_buffer_free(&screen->last);
     (call->json ? ms_top_json : ms_top_text)(frame, &screen->last);
@@ -246,7 +247,7 @@ static void show(const struct call *call, const struct ms_top_frame *frame, stru
     }
 }
 
-static int save_prometheus(const struct call *call, const struct ms_top_frame *frame)
+static int save_prometheus(const struct top_call *call, const struct ms_top_frame *frame)
 {
     struct ms_buffer text = {0};
     ms_top_prometheus(frame, &text);
@@ -260,7 +261,8 @@ static int save_prometheus(const struct call *call, const struct ms_top_frame *f
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-static int print_once(const struct call *call, const struct ms_buffer *found, struct screen *screen)
+static int print_once(const struct top_call *call, const struct ms_buffer *found,
+                      struct screen *screen)
 {
     struct ms_top_frame frame;
     int status = 1;
@@ -277,7 +279,7 @@ static int print_once(const struct call *call, const struct ms_buffer *found, st
 }
 
 /* If the run no longer exists, what was last found of it stays. */
-static bool find(const struct call *call, struct ms_buffer *found, char *why, size_t why_bytes)
+static bool find(const struct top_call *call, struct ms_buffer *found, char *why, size_t why_bytes)
 {
     struct ms_buffer again = {0};
     if (!ms_top_find(call->target, &again, why, why_bytes)) {
@@ -290,7 +292,7 @@ static bool find(const struct call *call, struct ms_buffer *found, char *why, si
 }
 
 /* False: the command is to end. */
-static bool obey(struct call *call, int key)
+static bool obey(struct top_call *call, int key)
 {
     for (size_t i = 0; i < SORTS; i++) {
         if (key == sorts[i][0]) {
@@ -300,7 +302,7 @@ static bool obey(struct call *call, int key)
     return key != 'q' && key != MS_TERMINAL_END;
 }
 
-static int watch(struct call *call, struct ms_buffer *found)
+static int watch(struct top_call *call, struct ms_buffer *found)
 {
     struct screen screen = {.terminal = !call->json && call->prometheus == NULL &&
                                         isatty(STDOUT_FILENO) == 1};
@@ -320,7 +322,7 @@ static int watch(struct call *call, struct ms_buffer *found)
 
 int ms_cli_top(int argc, char **argv)
 {
-    struct call call;
+    struct top_call call;
     struct ms_buffer found = {0};
     struct screen screen = {0};
     char why[WHY_BYTES];

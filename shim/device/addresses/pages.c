@@ -11,18 +11,18 @@
 
 #include "allocator/base/locks/lock.h"
 
-struct page {
+struct driver_page {
     uint64_t number; /* address / MS_DRIVER_SLAB_BYTES */
     uint64_t live;   /* allocations that touch it */
     uint32_t site;   /* of the first of them, which was charged for it */
     UT_hash_handle hh;
 };
 
-static struct page *known MS_GUARDED_BY(*MS_LOCK(PAGES)); /* by number */
+static struct driver_page *known MS_GUARDED_BY(*MS_LOCK(PAGES)); /* by number */
 
-static struct page *find(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
+static struct driver_page *find(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
 {
-    struct page *page = NULL;
+    struct driver_page *page = NULL;
     HASH_FIND(hh, known, &number, sizeof number, page);
     return page;
 }
@@ -30,14 +30,14 @@ static struct page *find(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
 /* True if nothing touched the page before. */
 static bool touch_locked(uint64_t number, uint32_t site) MS_REQUIRES(*MS_LOCK(PAGES))
 {
-    struct page *page = find(number);
+    struct driver_page *page = find(number);
     if (page) {
         page->live++;
         return false;
     }
     page = malloc(sizeof *page);
     if (page) {
-        *page = (struct page){.number = number, .live = 1, .site = site};
+        *page = (struct driver_page){.number = number, .live = 1, .site = site};
         HASH_ADD(hh, known, number, sizeof page->number, page);
         if (!page->hh.tbl) {
             free(page);
@@ -49,7 +49,7 @@ static bool touch_locked(uint64_t number, uint32_t site) MS_REQUIRES(*MS_LOCK(PA
 /* True if nothing touches the page any more; *site is then the one that was charged for it. */
 static bool leave_locked(uint64_t number, uint32_t *site) MS_REQUIRES(*MS_LOCK(PAGES))
 {
-    struct page *page = find(number);
+    struct driver_page *page = find(number);
     if (page && --page->live != 0) {
         return false;
     }
