@@ -77,6 +77,16 @@ struct ms_growing_site {
     uint64_t cap_at_step; /* for it alone, at that rate; 0: unknown, or not within 2^53 steps */
 };
 
+/* Whether what grows is kept by an autograd graph. Which tensors have one is never seen: it follows
+ * from what a graph keeps, which is results of several operations, and of a call of a model most of
+ * what that made. */
+enum ms_leak_graph {
+    MS_GRAPH_UNKNOWN,
+    MS_GRAPH_NONE, /* one operation's results, or not of a model's call, or the least of what calls
+                      without a backward pass make */
+    MS_GRAPH_KEPT  /* most of what a model's call makes */
+};
+
 /* Sites that grow under one line of the user's code. */
 struct ms_leak {
     bool has_culprit;                         /* else only its largest site is known */
@@ -89,6 +99,7 @@ struct ms_leak {
     double largest_bytes_per_round;
     uint64_t bytes_each_time; /* each time that something was left; 0: found as a slope */
     bool negligible;          /* neither much by now nor much soon */
+    uint8_t graph;            /* enum ms_leak_graph */
 };
 
 struct ms_growth {

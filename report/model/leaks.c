@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/units.h"
 #include "report/model/model.h"
 #include "report/model/paths.h"
 #include "report/model/site_rows.h"
@@ -14,7 +13,8 @@
 
 #define MOST_JOINED  512u /* the most sites to join: those that grew most */
 #define MOST_OTHERS  8192u
-#define JOINED_PARTS 4u /* the joined frame may miss one part in so many of the growth */
+#define JOINED_PARTS 4u  /* the joined frame may miss one part in so many of the growth */
+#define GRAPH_PARTS  16u /* one part in so many says nothing about a graph */
 
 /* Sites of one Python stack that do not grow. They differ in native frames: an operation's result
  * and its workspace. */
@@ -319,6 +319,69 @@ static uint32_t join(const struct joining *joining, struct ms_place prefix[MS_PA
     return depth;
 }
 
+/* ---- a graph ---- */
+
+/* Whether the row belongs to the leak whose stacks begin with the prefix. pathless: those without
+ * Python frames do, too. */
+static bool is_under(const struct joining *joining, size_t row, const struct ms_place *prefix,
+                     uint32_t depth, bool pathless)
+{
+    const struct ms_path *path = &joining->paths[row];
+
+    return !joining->taken[row] &&
+           (path->count > 0 ? ms_path_begins_with(joining->model, path, prefix, depth) : pathless);
+}
+
+static bool has_backward_passes(const struct ms_model *model)
+{
+    return !model->recurrence.whole || model->recurrence.passes > 0;
+}
+
+/* Whether most of what that row's call of a model makes stays. */
+static bool keeps_call(const struct joining *joining, size_t row)
+{
+    const uint32_t caller = models_caller(joining, row);
+
+    return caller > 0 && keeps_most(joining, joining->paths[row].places, caller);
+}
+
+static enum ms_leak_graph judge_graph(const struct joining *joining, const struct ms_place *prefix,
+                                      uint32_t depth, bool pathless)
+{
+    const ms_landmarks_t *landmarks = joining->model->landmarks;
+    uint64_t all = 0, largest = 0, called = 0, largest_called = 0, unclear = 0;
+    size_t caller = 0;
+
+    for (size_t i = 0; i < joining->count; i++) {
+        const uint64_t bytes = joining->rows[i].grown_bytes;
+        const uint8_t doing = ms_landmarks_of(landmarks, joining->rows[i].site)->doing;
+
+        if (!is_under(joining, i, prefix, depth, pathless)) {
+            continue;
+        }
+        all += bytes;
+        largest = bytes > largest ? bytes : largest;
+        unclear += doing == MS_DOING_BACKWARD || doing == MS_DOING_UNKNOWN ? bytes : 0;
+        called += doing == MS_DOING_FORWARD ? bytes : 0;
+        if (doing == MS_DOING_FORWARD && bytes > largest_called) {
+            largest_called = bytes;
+            caller = i;
+        }
+    }
+    if (called > all / JOINED_PARTS && keeps_call(joining, caller)) {
+        return MS_GRAPH_KEPT;
+    }
+
+    const bool is_one = all - largest <= all / GRAPH_PARTS;
+    const bool is_of_no_call =
+        called <= all / GRAPH_PARTS && ms_landmarks_first_call(landmarks) != UINT32_MAX;
+
+    return unclear <= all / GRAPH_PARTS &&
+                   (is_one || is_of_no_call || !has_backward_passes(joining->model))
+               ? MS_GRAPH_NONE
+               : MS_GRAPH_UNKNOWN;
+}
+
 /* ---- a leak ---- */
 
 static void add_row(struct ms_leak *leak, const struct ms_growing_site *row)
@@ -376,11 +439,7 @@ static void take_rows(struct joining *joining, const struct ms_place *prefix, ui
     size_t count = 0;
 
     for (size_t i = 0; i < joining->count; i++) {
-        const bool has_path = joining->paths[i].count > 0;
-
-        if (!joining->taken[i] &&
-            (has_path ? ms_path_begins_with(joining->model, &joining->paths[i], prefix, depth)
-                      : pathless)) {
+        if (is_under(joining, i, prefix, depth, pathless)) {
             joining->taken[i] = true;
             own[count++] = (uint16_t)i;
             add_row(leak, &joining->rows[i]);
@@ -424,7 +483,7 @@ static size_t find(struct joining *joining, struct ms_leak *leaks)
         struct ms_leak *leak = &leaks[found];
         const uint32_t depth = join(joining, prefix);
 
-        *leak = (struct ms_leak){0};
+        *leak = (struct ms_leak){.graph = (uint8_t)judge_graph(joining, prefix, depth, found == 0)};
         take_rows(joining, prefix, depth, found == 0, leak);
         if (leak->sites == 0) {
             break;
@@ -461,69 +520,6 @@ size_t ms_leaks_find(const struct ms_model *model, int device, const struct ms_g
     free(joining.taken);
     ms_buffer_free(&joining.others);
     return found;
-}
-
-/* ---- words ---- */
-
-void ms_leak_add_line(const struct ms_model *model, const struct ms_leak *leak,
-                      struct ms_buffer *out)
-{
-    if (leak->has_culprit) {
-        ms_frame_add_line(&leak->culprit, out);
-    } else {
-        ms_site_add_line(model, leak->all.site, out);
-    }
-}
-
-void ms_leak_add_rate(const struct ms_growing_site *row, double bytes_per_round,
-                      struct ms_buffer *out)
-{
-    static const char *const rounds[] = {"step", "backward pass", "call"};
-
-    if (row->round == MS_ROUND_TIME) {
-        ms_buffer_format(out, "%s an hour", MS_BYTES((uint64_t)row->bytes_per_hour));
-    } else {
-        ms_buffer_format(out, "%s a %s", MS_BYTES((uint64_t)bytes_per_round), rounds[row->round]);
-    }
-}
-
-bool ms_leak_is_each_time(const struct ms_leak *leak)
-{
-    return leak->all.degree == MS_GROWTH_LIKELY && leak->bytes_each_time > 0;
-}
-
-void ms_leak_add_pace(const struct ms_leak *leak, bool asks, struct ms_buffer *out)
-{
-    const struct ms_growing_site *all = &leak->all;
-    const char *has = asks ? "has asked for" : "has kept", *in = asks ? " in segments" : "";
-
-    if (ms_leak_is_each_time(leak)) {
-        const bool less = leak->bytes_each_time * all->rounds > all->grown_bytes;
-
-        ms_buffer_format(out, "%s %s%s more%s %s times, %s in all", has, less ? "up to " : "",
-                         MS_BYTES(leak->bytes_each_time), in, MS_COUNT(all->rounds),
-                         MS_BYTES(all->grown_bytes));
-        return;
-    }
-    switch (all->round) {
-    case MS_ROUND_TIME:
-        ms_buffer_format(out, "%s, %s an hour",
-                         asks ? "asks for more and more segments" : "keeps more and more",
-                         MS_BYTES((uint64_t)all->bytes_per_hour));
-        break;
-    case MS_ROUND_STEP:
-        ms_buffer_format(out, "%s %s more%s every step", has,
-                         MS_BYTES((uint64_t)all->bytes_per_round), in);
-        if (all->since_step > 0) {
-            ms_buffer_format(out, " since step %s", MS_COUNT(all->since_step));
-        }
-        break;
-    default:
-        ms_buffer_format(out, "%s %s more%s with every %s", has,
-                         MS_BYTES((uint64_t)all->bytes_per_round), in,
-                         all->round == MS_ROUND_PASS ? "backward pass" : "call of a model");
-        break;
-    }
 }
 
 uint64_t ms_leaks_bytes(const struct ms_growth *growth)

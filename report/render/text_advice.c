@@ -46,11 +46,44 @@ static bool is_most_of(const struct ms_oom_state *state)
     return state->requested_bytes > state->device_total_bytes / 2;
 }
 
-/* Whether most of it was asked for inside a model's call: then the program keeps a graph, not a
- * result. */
-static bool keeps_graph(const struct ms_model *model, const struct ms_leak *leak)
+static bool is_of_a_call(const struct ms_model *model, const struct ms_leak *leak)
 {
     return ms_landmarks_of(model->landmarks, leak->all.site)->doing == MS_DOING_FORWARD;
+}
+
+static const char *advice_on_growth(const struct ms_model *model, const struct ms_leak *leak,
+                                    const struct ms_model_oom *oom)
+{
+    if (ms_tensors_unseen(model, &oom->record.state)) {
+        return "look for what keeps tensors from step to step: a list, a metric, a cache or a "
+               "state; run without MEMSHIM_TORCH=off to see its line, as the one above only "
+               "asked for the segments";
+    }
+    if (leak->all.kind == MS_KIND_GRAPHS) {
+        return "capture fewer CUDA graphs, for fewer shapes, or let them share a pool "
+               "(torch.cuda.graph(..., pool=)): each graph keeps what was allocated during its "
+               "capture";
+    }
+    if (leak->graph == MS_GRAPH_NONE) {
+        return "look for what keeps that line's results, such as a list, a cache or a queue; no "
+               "autograd graph was seen in what grows: limit how many stay on the device (drop "
+               "the oldest), or keep them on the host (.cpu())";
+    }
+    if (oom->evaluating && is_of_a_call(model, leak)) {
+        return "look for what keeps that line's results, such as a list, a metric or a cache "
+               "of tensors; evaluate under torch.no_grad(), and store plain numbers "
+               "(.item()) or copies on the host (.detach().cpu()) instead";
+    }
+    return leak->graph == MS_GRAPH_KEPT
+               ? "look for what keeps that line's results, such as a list, a metric, or a state "
+                 "that is carried from step to step; most of what the model computed for them "
+                 "stays with them, as an autograd graph keeps it: .detach() what is kept, or store "
+                 "plain numbers (.item()); where no backward pass follows, compute them under "
+                 "torch.no_grad()"
+               : "look for what keeps that line's results, such as a list, a metric, a cache "
+                 "of tensors, or a state that is carried from step to step; .detach() what "
+                 "keeps a graph, and otherwise store plain numbers (.item()), copies on the "
+                 "host (.cpu()), or only the last few";
 }
 
 static const char *advice(const struct ms_model *model, const struct ms_judgement *judgement,
@@ -73,24 +106,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
     case MS_VERDICT_NOT_DEVICE:
         return "look at the host: its free memory, ulimit -v and -l, and the container's limits";
     case MS_VERDICT_GROWTH:
-        if (ms_tensors_unseen(model, &oom->record.state)) {
-            return "look for what keeps tensors from step to step: a list, a metric, a cache or a "
-                   "state; run without MEMSHIM_TORCH=off to see its line, as the one above only "
-                   "asked for the segments";
-        }
-        if (judgement->leak->all.kind == MS_KIND_GRAPHS) {
-            return "capture fewer CUDA graphs, for fewer shapes, or let them share a pool "
-                   "(torch.cuda.graph(..., pool=)): each graph keeps what was allocated during its "
-                   "capture";
-        }
-        return oom->evaluating && keeps_graph(model, judgement->leak)
-                   ? "look for what keeps that line's results, such as a list, a metric or a cache "
-                     "of tensors; evaluate under torch.no_grad(), and store plain numbers "
-                     "(.item()) or copies on the host (.detach().cpu()) instead"
-                   : "look for what keeps that line's results, such as a list, a metric, a cache "
-                     "of tensors, or a state that is carried from step to step; .detach() what "
-                     "keeps a graph, and otherwise store plain numbers (.item()), copies on the "
-                     "host (.cpu()), or only the last few";
+        return advice_on_growth(model, judgement->leak, oom);
     default:
         if (is_most_of(&oom->record.state)) {
             return "a smaller batch or shape for that one tensor, or compute it in pieces: it "
