@@ -12,12 +12,6 @@
 #include "allocator/spill/spill.h"
 
 /* The slots that are wholly the block's. */
-static void slots_of(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
-                     uint64_t *to) MS_REQUIRES(ms_state_role)
-{
-    ms_granules_inside(pool, range->segment, range->addr, range->bytes, from, to);
-}
-
 /* The slots of every granule that the block touches. */
 static void slots_around(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
                          uint64_t *to)
@@ -35,7 +29,7 @@ static void set_pinned(struct ms_pool *pool, struct ms_range *range, bool pinned
     if (range->live.holes != NULL) {
         uint64_t from = 0;
         uint64_t to = 0;
-        slots_of(pool, range, &from, &to);
+        ms_granules_inside_range(pool, range, &from, &to);
         ms_granules_pin(range->segment, from, to, pinned);
     }
 }
@@ -56,7 +50,7 @@ static struct pin_site site_of(const struct ms_pool *pool, const struct ms_range
         slots_around(pool, range, &site.from, &site.to);
     }
     if (range->live.holes != NULL) {
-        slots_of(pool, range, &site.arena_from, &site.arena_to);
+        ms_granules_inside_range(pool, range, &site.arena_from, &site.arena_to);
     }
     return site;
 }

@@ -17,6 +17,7 @@
 #include "allocator/backing/wait.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/assert.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/ladder.h"
 #include "allocator/pool.h"
 #include "allocator/pool_check.h"
@@ -222,17 +223,11 @@ ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
 }
 
 /* The slots that are wholly the block's. */
-static void slots_of(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
-                     uint64_t *to) MS_REQUIRES(ms_state_role)
-{
-    ms_granules_inside(pool, range->segment, range->addr, range->bytes, from, to);
-}
-
 static void forget_arena(struct ms_pool *pool, struct ms_range *range) MS_REQUIRES(ms_state_role)
 {
     uint64_t from = 0;
     uint64_t to = 0;
-    slots_of(pool, range, &from, &to);
+    ms_granules_inside_range(pool, range, &from, &to);
     ms_granules_leave(pool, range->segment, from, to);
     ms_slab_give(&pool->arena_slab, range->live.holes);
 }

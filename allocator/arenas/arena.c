@@ -9,6 +9,7 @@
 #include "allocator/arenas/holes.h"
 #include "allocator/arenas/proxies.h"
 #include "allocator/arenas/tensors_hot.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/base/ids.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"

@@ -6,6 +6,7 @@
 #include "allocator/arenas/arenas_state.h"
 #include "allocator/arenas/tensors.h"
 #include "allocator/backing/granules.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/pool_state.h"
 
 /* Sums over the live tensors of a segment. */

@@ -41,6 +41,7 @@
 #include "allocator/backing/granules.h"
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/victims.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"
 

@@ -12,6 +12,7 @@
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/wait.h"
 #include "allocator/base/arithmetic.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"

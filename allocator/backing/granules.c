@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps what arenas know of each granule: see struct ms_granule. */
 #include "allocator/backing/granules.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/pool_state.h"
 
 static size_t quiet_bytes(const struct ms_segment *segment)
@@ -150,7 +151,7 @@ struct ms_arena *ms_granules_arena(struct ms_pool *pool, struct ms_range *range)
     range->mixed = true;
     uint64_t from = 0;
     uint64_t to = 0;
-    ms_granules_inside(pool, segment, range->addr, range->bytes, &from, &to);
+    ms_granules_inside_range(pool, range, &from, &to);
     ms_granules_enter(pool, segment, from, to, arena, range->pinned);
     return arena;
 }

@@ -85,10 +85,18 @@ void ms_granules_pin(struct ms_segment *segment, uint64_t from, uint64_t to, boo
 uint64_t ms_granules_unbacked_bytes(const struct ms_pool *pool, const struct ms_segment *segment,
                                     uint64_t from, uint64_t to) MS_REQUIRES(ms_state_role);
 
-/* The slots that lie wholly in the range. */
+/* The slots that lie wholly in these bytes of the segment. */
 void ms_granules_inside(const struct ms_pool *pool, const struct ms_segment *segment,
                         ms_addr_t addr, uint64_t bytes, uint64_t *from, uint64_t *to)
     MS_REQUIRES(ms_state_role);
+
+/* Likewise, of an arena's range. */
+static inline void ms_granules_inside_range(const struct ms_pool *pool,
+                                            const struct ms_range *range, uint64_t *from,
+                                            uint64_t *to) MS_REQUIRES(ms_state_role)
+{
+    ms_granules_inside(pool, range->segment, range->addr, range->bytes, from, to);
+}
 
 /* The alignment of framework allocators: 512 (PyTorch, CuPy) or 256 bytes (RMM, XLA). */
 #define MS_TENSOR_UNIT_BYTES 256u

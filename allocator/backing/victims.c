@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks by rank, the best on top of a heap: candidates of holes.c and spill.c. */
 #include "allocator/backing/victims.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/pool_state.h"
 
 static bool before(const struct ms_victim *a, const struct ms_victim *b)

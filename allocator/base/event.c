@@ -27,3 +27,10 @@ _Static_assert(ROWS + 1 == MS_EVENT_KIND_COUNT, "a number is missing, or the las
     _Static_assert(ROW_OF_##name + 1 == (number), "the numbers of events.def are in a row");
 #include "allocator/base/events.def"
 #undef MS_EVENT
+
+const char *ms_threshold_name(uint64_t state)
+{
+    static const char *const names[] = {"normal", "warning", "critical", "emergency"};
+
+    return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
+}

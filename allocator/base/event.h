@@ -48,6 +48,9 @@ enum ms_event_field {
 extern const uint8_t ms_event_fields[MS_EVENT_KIND_COUNT];    /* enum ms_event_field, or'ed */
 extern const char *const ms_event_names[MS_EVENT_KIND_COUNT]; /* "BLOCK_ALLOC"; [0]: "NONE" */
 
+/* "normal", "warning", "critical" or "emergency": the state that a THRESHOLD event enters. */
+const char *ms_threshold_name(uint64_t state);
+
 enum ms_step_source {
     MS_STEP_CALLED, /* memshim_step() */
     MS_STEP_NVTX,   /* a range named step */

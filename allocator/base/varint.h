@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/base/buffer.h"
+
 #define MS_VARINT_BYTES 10u /* of the longest one */
 
 /* Writes it at `out`, which has MS_VARINT_BYTES of room; returns the position after it. */
@@ -18,6 +20,14 @@ static inline uint8_t *ms_varint_put(uint8_t *out, uint64_t value)
     }
     *out++ = (uint8_t)value;
     return out;
+}
+
+/* Appends one. */
+static inline void ms_varint_append(struct ms_buffer *out, uint64_t value)
+{
+    uint8_t bytes[MS_VARINT_BYTES];
+
+    ms_buffer_append(out, (const char *)bytes, (size_t)(ms_varint_put(bytes, value) - bytes));
 }
 
 /* Reads one that ends before `end`; returns the position after it. Null, and *value is 0: it does

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "allocator/base/containers/pages.h"
 #include "allocator/device/dry_state.h"
 
 const struct ms_dry_costs ms_dry_default_costs = {.call_ns =

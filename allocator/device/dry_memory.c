@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/containers/pages.h"
 #include "allocator/device/dry_state.h"
 
 /* ---- addresses */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Live blocks by the address that they begin at: a hash table, see range.h. */
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/space/range.h"
 
 /* Buckets of directory entry k: the first has the first ones, each other doubles the table. */

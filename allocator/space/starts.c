@@ -2,7 +2,7 @@
 /* A bit for each possible start of a live block, with summaries: see starts.h. */
 #include "allocator/space/starts.h"
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 
 enum { WORD_SHIFT = MS_STARTS_SHIFT, WORD_MASK = MS_STARTS_MASK };
 

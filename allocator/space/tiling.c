@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "allocator/base/assert.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/base/ids.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/block.h"

@@ -7,7 +7,7 @@
  * comes again after the longest gap of late, if the last step began at least that long ago. */
 #include "allocator/spill/forecast.h"
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 
 enum {
     LEAST_GAP = 32,   /* allocations: a place that comes again sooner marks no step */

@@ -2,8 +2,7 @@
 /* Folds windows of records into a digest, some records at a time, before they are recycled. */
 #include "report/fold/fold.h"
 
-#include <sys/mman.h>
-
+#include "allocator/base/containers/pages.h"
 #include "report/fold/digest.h"
 #include "report/fold/landmarks.h"
 #include "report/trace/records.h"
@@ -30,10 +29,9 @@ struct ms_fold {
 
 ms_fold_t *ms_fold_new(void)
 {
-    struct ms_fold *fold =
-        mmap(NULL, sizeof(*fold), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ms_fold *fold = ms_pages_map(sizeof(*fold));
 
-    if (fold == MAP_FAILED) {
+    if (!fold) {
         return NULL;
     }
     fold->every = 1;
@@ -61,7 +59,7 @@ void ms_fold_delete(ms_fold_t *fold)
         ms_definitions_delete(fold->definitions);
         ms_recorded_free(&fold->steps_recorded, &fold->tags, &fold->moves);
         ms_digest_moments_free(&fold->moments);
-        munmap(fold, sizeof(*fold));
+        ms_pages_unmap(fold, sizeof(*fold));
     }
 }
 

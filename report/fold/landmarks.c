@@ -2,9 +2,8 @@
 /* Finds the call sites that pass through the functions in frame_hints.h. */
 #include "report/fold/landmarks.h"
 
-#include <sys/mman.h>
-
 #include "allocator/base/buffer.h"
+#include "allocator/base/containers/pages.h"
 
 #define MOST_NODES (1u << 24) /* for the ids of a damaged trace */
 
@@ -254,10 +253,9 @@ static bool read_all(struct ms_landmarks *landmarks)
 
 ms_landmarks_t *ms_landmarks_new(const ms_definitions_t *definitions)
 {
-    struct ms_landmarks *landmarks =
-        mmap(NULL, sizeof(*landmarks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ms_landmarks *landmarks = ms_pages_map(sizeof(*landmarks));
 
-    if (landmarks == MAP_FAILED) {
+    if (!landmarks) {
         return NULL;
     }
     landmarks->definitions = definitions;
@@ -279,7 +277,7 @@ void ms_landmarks_delete(ms_landmarks_t *landmarks)
         ms_buffer_free(&landmarks->nodes);
         ms_buffer_free(&landmarks->path);
         ms_buffer_free(&landmarks->sites);
-        munmap(landmarks, sizeof(*landmarks));
+        ms_pages_unmap(landmarks, sizeof(*landmarks));
     }
 }
 

@@ -2,20 +2,13 @@
 /* The memory of the table of sites, and the probability that a sampled allocation gets a site. */
 #include "report/fold/site_table.h"
 
-#include <sys/mman.h>
+#include "allocator/base/containers/pages.h"
 
 #define HALVINGS 10 /* of the exponent, until a short series is exact enough */
 
-static void *pages(size_t bytes)
-{
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    return at == MAP_FAILED ? NULL : at;
-}
-
 ms_site_table_t *ms_site_table_new(void)
 {
-    return pages(sizeof(struct ms_site_table));
+    return ms_pages_map(sizeof(struct ms_site_table));
 }
 
 void ms_site_table_delete(ms_site_table_t *table)
@@ -28,11 +21,11 @@ void ms_site_table_delete(ms_site_table_t *table)
 
         for (uint32_t page = 0; device->pages && page * MS_PAGE_SITES < device->end; page++) {
             if (device->pages[page]) {
-                munmap(device->pages[page], MS_PAGE_SITES * sizeof(struct site));
+                ms_pages_unmap(device->pages[page], MS_PAGE_SITES * sizeof(struct site));
             }
         }
         if (device->pages) {
-            munmap(device->pages, MS_SITE_PAGES * sizeof(void *));
+            ms_pages_unmap(device->pages, MS_SITE_PAGES * sizeof(void *));
         }
     }
     ms_live_free(&table->live);
@@ -42,7 +35,7 @@ void ms_site_table_delete(ms_site_table_t *table)
     ms_buffer_free(&table->recorded);
     ms_moves_free(&table->moves);
     ms_frozen_free(&table->frozen);
-    munmap(table, sizeof(*table));
+    ms_pages_unmap(table, sizeof(*table));
 }
 
 void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes)
@@ -70,7 +63,7 @@ double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
 __attribute__((noinline, cold)) struct site *ms_site_table_place(struct device *device, uint32_t id)
 {
     if (!device->pages) {
-        device->pages = pages(MS_SITE_PAGES * sizeof(void *));
+        device->pages = ms_pages_map(MS_SITE_PAGES * sizeof(void *));
     }
     if (!device->pages) {
         return NULL;
@@ -79,7 +72,7 @@ __attribute__((noinline, cold)) struct site *ms_site_table_place(struct device *
     struct site **page = &device->pages[id / MS_PAGE_SITES];
 
     if (!*page) {
-        *page = pages(MS_PAGE_SITES * sizeof(**page));
+        *page = ms_pages_map(MS_PAGE_SITES * sizeof(**page));
     }
     if (!*page) {
         return NULL;

@@ -3,8 +3,8 @@
 #include "report/fold/steps.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
+#include "allocator/base/containers/pages.h"
 #include "report/trace/words.h"
 
 /* Lines that call optimizers, and as many that call models: bits of a word */
@@ -56,10 +56,9 @@ struct ms_steps {
 
 ms_steps_t *ms_steps_new(const ms_landmarks_t *landmarks)
 {
-    struct ms_steps *steps =
-        mmap(NULL, sizeof(*steps), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ms_steps *steps = ms_pages_map(sizeof(*steps));
 
-    if (steps == MAP_FAILED) {
+    if (!steps) {
         return NULL;
     }
     steps->landmarks = landmarks;
@@ -78,7 +77,7 @@ void ms_steps_delete(ms_steps_t *steps)
             ms_buffer_free(&steps->optimizers[i].begins.at);
         }
         ms_buffer_free(&steps->gaps);
-        munmap(steps, sizeof(*steps));
+        ms_pages_unmap(steps, sizeof(*steps));
     }
 }
 

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
+#include "allocator/base/containers/pages.h"
 #include "report/trace/records.h"
 
 struct events_pass {
@@ -76,10 +76,9 @@ static void visit_tail(struct events_pass *pass)
 bool ms_events_walk(struct ms_reader *reader, const struct ms_events_visitor *visitor,
                     uint64_t *damaged_windows)
 {
-    struct events_pass *pass =
-        mmap(NULL, sizeof(*pass), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct events_pass *pass = ms_pages_map(sizeof(*pass));
 
-    if (pass == MAP_FAILED) {
+    if (!pass) {
         return false;
     }
     pass->visitor = visitor;
@@ -89,7 +88,7 @@ bool ms_events_walk(struct ms_reader *reader, const struct ms_events_visitor *vi
     }
     visit_tail(pass);
     *damaged_windows = pass->damaged_windows;
-    munmap(pass, sizeof(*pass));
+    ms_pages_unmap(pass, sizeof(*pass));
     return true;
 }
 

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "allocator/base/checksum.h"
+#include "allocator/base/containers/pages.h"
 #include "report/fold/digest.h"
 #include "report/read/mapped.h"
 #include "report/trace/encoding.h"
@@ -272,10 +272,8 @@ bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_
     reader->fd = open_file(path, &reader->file_bytes, why, why_bytes);
     opened = reader->fd >= 0 && read_header(reader->fd, path, header, damaged, why, why_bytes);
     if (opened) {
-        reader->extent = mmap(NULL, EXTENT_ROOM_BYTES, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (reader->extent == MAP_FAILED) {
-            reader->extent = NULL;
+        reader->extent = ms_pages_map(EXTENT_ROOM_BYTES);
+        if (!reader->extent) {
             opened = say(why, why_bytes, path, "no memory to read it");
         }
     }
@@ -299,7 +297,7 @@ void ms_reader_close(struct ms_reader *reader)
         close(reader->fd);
     }
     if (reader->extent) {
-        munmap(reader->extent, EXTENT_ROOM_BYTES);
+        ms_pages_unmap(reader->extent, EXTENT_ROOM_BYTES);
     }
     ms_buffer_free(&reader->windows);
     ms_buffer_free(&reader->logs);

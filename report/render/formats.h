@@ -66,8 +66,7 @@ bool ms_page_add(struct ms_page *page, const struct ms_model *model);
 /* merged: of the same processes. */
 void ms_page_end(struct ms_page *page, const struct ms_merged *merged);
 
-/* Names that several forms share. */
-const char *ms_threshold_name(uint64_t state);
+/* A name that several forms share. */
 const char *ms_end_name(enum ms_process_end end);
 
 #endif

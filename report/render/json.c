@@ -19,13 +19,6 @@
 #define MOST_SITES         1000
 #define MOST_SITES_OF_MANY 30 /* in a run's report, which has the sites of all its processes */
 
-const char *ms_threshold_name(uint64_t state)
-{
-    static const char *const names[] = {"normal", "warning", "critical", "emergency"};
-
-    return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
-}
-
 const char *ms_end_name(enum ms_process_end end)
 {
     switch (end) {

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "allocator/base/varint.h"
 #include "report/model/site_rows.h"
 #include "report/render/encodings/protobuf.h"
 #include "report/render/forms.h"
@@ -177,10 +178,10 @@ static void add_locations(struct ms_pprof *pprof, const struct ms_model *model, 
 
     pprof->part.bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        ms_protobuf_varint(&pprof->part, location_id(pprof, model, &frames[i]));
+        ms_varint_append(&pprof->part, location_id(pprof, model, &frames[i]));
     }
     if (count == 0) {
-        ms_protobuf_varint(&pprof->part, location_id(pprof, model, &unknown));
+        ms_varint_append(&pprof->part, location_id(pprof, model, &unknown));
     }
     ms_protobuf_bytes(&pprof->message, SAMPLE_LOCATION_ID, pprof->part.at, pprof->part.bytes);
 }
@@ -227,7 +228,7 @@ static void add_sample(struct ms_pprof *pprof, const struct ms_model *model, int
     add_locations(pprof, model, row->site);
     pprof->part.bytes = 0;
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        ms_protobuf_varint(&pprof->part, values[i]);
+        ms_varint_append(&pprof->part, values[i]);
     }
     ms_protobuf_bytes(&pprof->message, SAMPLE_VALUE, pprof->part.at, pprof->part.bytes);
     ms_site_kinds(model, device, row->site, &kinds);

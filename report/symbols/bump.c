@@ -3,7 +3,8 @@
 #include "report/symbols/bump.h"
 
 #include <string.h>
-#include <sys/mman.h>
+
+#include "allocator/base/containers/pages.h"
 
 #define ALIGN_BYTES 8u
 
@@ -14,10 +15,9 @@ struct ms_bump_page {
 
 static struct ms_bump_page *new_page(struct ms_bump *bump)
 {
-    struct ms_bump_page *page =
-        mmap(NULL, MS_BUMP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ms_bump_page *page = ms_pages_map(MS_BUMP_PAGE_BYTES);
 
-    if (page == MAP_FAILED) {
+    if (!page) {
         return NULL;
     }
     page->older = bump->newest;
@@ -60,7 +60,7 @@ void ms_bump_free(struct ms_bump *bump)
     while (bump->newest) {
         struct ms_bump_page *older = bump->newest->older;
 
-        munmap(bump->newest, MS_BUMP_PAGE_BYTES);
+        ms_pages_unmap(bump->newest, MS_BUMP_PAGE_BYTES);
         bump->newest = older;
     }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of definitions: modules, code, frames, tags and call sites by their ids. */
 #include <string.h>
-#include <sys/mman.h>
 
 #include "allocator/base/buffer.h"
+#include "allocator/base/containers/pages.h"
 #include "report/trace/sites.h"
 
 #define MOST_IDS    (1u << 24) /* of one kind: no process interns more */
@@ -22,13 +22,6 @@ struct ms_definitions {
     uint64_t sampling_bytes, damaged;
 };
 
-static void *pages(size_t bytes)
-{
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    return at == MAP_FAILED ? NULL : at;
-}
-
 /* Zeroed; null: memory ran out. bytes: at most the size of a definition with its strings. */
 static void *take(struct ms_definitions *definitions, size_t bytes)
 {
@@ -36,7 +29,7 @@ static void *take(struct ms_definitions *definitions, size_t bytes)
     const size_t rounded = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 
     if (!slab || slab->used + rounded > SLAB_BYTES) {
-        slab = pages(SLAB_BYTES);
+        slab = ms_pages_map(SLAB_BYTES);
         if (!slab) {
             return NULL;
         }
@@ -53,7 +46,7 @@ static void *take(struct ms_definitions *definitions, size_t bytes)
 
 ms_definitions_t *ms_definitions_new(void)
 {
-    return pages(sizeof(struct ms_definitions));
+    return ms_pages_map(sizeof(struct ms_definitions));
 }
 
 void ms_definitions_delete(ms_definitions_t *definitions)
@@ -64,13 +57,13 @@ void ms_definitions_delete(ms_definitions_t *definitions)
     while (definitions->slabs) {
         struct slab *next = definitions->slabs->next;
 
-        munmap(definitions->slabs, SLAB_BYTES);
+        ms_pages_unmap(definitions->slabs, SLAB_BYTES);
         definitions->slabs = next;
     }
     for (int kind = 0; kind < MS_DEFINE_KIND_COUNT; kind++) {
         ms_buffer_free(&definitions->by_id[kind]);
     }
-    munmap(definitions, sizeof(*definitions));
+    ms_pages_unmap(definitions, sizeof(*definitions));
 }
 
 static const void *find(const ms_definitions_t *definitions, uint32_t kind, uint32_t id)

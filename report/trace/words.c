@@ -8,13 +8,6 @@
 
 #define MOST_ZEROS (UINT64_C(1) << 32)
 
-static void put_varint(struct ms_buffer *out, uint64_t value)
-{
-    uint8_t bytes[MS_VARINT_BYTES];
-
-    ms_buffer_append(out, (const char *)bytes, (size_t)(ms_varint_put(bytes, value) - bytes));
-}
-
 static uint64_t get_varint(struct ms_words_in *in)
 {
     uint64_t value;
@@ -28,9 +21,9 @@ static uint64_t get_varint(struct ms_words_in *in)
 /* A single zero is written as a run of one. */
 void ms_words_put(struct ms_buffer *out, uint64_t word)
 {
-    put_varint(out, word);
+    ms_varint_append(out, word);
     if (word == 0) {
-        put_varint(out, 1);
+        ms_varint_append(out, 1);
     }
 }
 
@@ -74,15 +67,15 @@ void ms_words_put_bytes(struct ms_buffer *out, const void *from, size_t bytes)
             continue;
         }
         if (zeros > 0) {
-            put_varint(out, 0);
-            put_varint(out, zeros);
+            ms_varint_append(out, 0);
+            ms_varint_append(out, zeros);
             zeros = 0;
         }
-        put_varint(out, word);
+        ms_varint_append(out, word);
     }
     if (zeros > 0) {
-        put_varint(out, 0);
-        put_varint(out, zeros);
+        ms_varint_append(out, 0);
+        ms_varint_append(out, zeros);
     }
 }
 

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer's extents: making, publishing, sealing and recycling them. */
 #include <errno.h>
-#include <sys/mman.h>
 
 #include "allocator/base/cancel.h"
 #include "allocator/base/checksum.h"
+#include "allocator/base/containers/pages.h"
 #include "report/write/writer_state.h"
-
-void *ms_trace_pages(size_t bytes)
-{
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    return at == MAP_FAILED ? NULL : at;
-}
 
 int ms_mapped_new(struct ms_trace *trace, struct ms_mapped *extent)
 {
@@ -202,7 +195,7 @@ void ms_device_make(struct ms_trace *trace, uint8_t device)
             page = (struct ms_device_page *)(extent.header + 1);
         } else {
             ms_trace_disk_full(trace);
-            page = ms_trace_pages(sizeof(*page));
+            page = ms_pages_map(sizeof(*page));
         }
     }
     if (page) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "allocator/base/cancel.h"
+#include "allocator/base/containers/pages.h"
 #include "report/trace/format.h"
 #include "report/write/window_guard.h"
 
@@ -197,10 +198,9 @@ static int read_extent(const struct ms_trace_file *file, uint64_t offset, char *
 /* Puts memory of the process's own, with the extent's bytes, in the window's place. */
 static int copy_extent(const struct ms_trace_file *file, uint64_t offset, char *window)
 {
-    char *memory =
-        mmap(NULL, MS_EXTENT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = ms_pages_map(MS_EXTENT_BYTES);
 
-    if (memory == MAP_FAILED) {
+    if (!memory) {
         return errno;
     }
 

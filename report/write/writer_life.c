@@ -10,6 +10,7 @@
 
 #include "allocator/base/checksum.h"
 #include "allocator/base/clock.h"
+#include "allocator/base/containers/pages.h"
 #include "report/write/trace_folder.h"
 #include "report/write/writer_state.h"
 
@@ -203,10 +204,10 @@ static void unmap(void *pages, size_t bytes)
  * trace yet. */
 static bool make_lists(struct ms_trace *trace) MS_NO_THREAD_SAFETY
 {
-    trace->ring = ms_trace_pages(trace->ring_room * sizeof(uint64_t));
-    trace->site_offsets = ms_trace_pages(trace->sites_room * sizeof(uint64_t));
+    trace->ring = ms_pages_map(trace->ring_room * sizeof(uint64_t));
+    trace->site_offsets = ms_pages_map(trace->sites_room * sizeof(uint64_t));
     for (int slot = 0; slot < 2; slot++) {
-        trace->digest.slots[slot].offsets = ms_trace_pages(MS_DIGEST_PARTS * sizeof(uint64_t));
+        trace->digest.slots[slot].offsets = ms_pages_map(MS_DIGEST_PARTS * sizeof(uint64_t));
     }
     return trace->ring && trace->site_offsets && trace->digest.slots[0].offsets &&
            trace->digest.slots[1].offsets;
@@ -230,8 +231,8 @@ ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note,
     const int saved = errno;
     const uint64_t limit = config->limit_bytes ? config->limit_bytes : DEFAULT_LIMIT_BYTES;
     const char *fallback = config->fallback_dir;
-    struct ms_trace *trace = ms_trace_pages(sizeof(*trace));
-    struct writer_texts *texts = ms_trace_pages(sizeof(*texts));
+    struct ms_trace *trace = ms_pages_map(sizeof(*trace));
+    struct writer_texts *texts = ms_pages_map(sizeof(*texts));
 
     if (note && note_bytes > 0) {
         note[0] = '\0';

@@ -217,9 +217,6 @@ static inline uint64_t ms_trace_time_ns(struct ms_trace *trace) MS_REQUIRES(ms_t
     return ms_trace_time_at(trace, ms_clock_ticks());
 }
 
-/* Zeroed pages of the process's own; null: none. */
-void *ms_trace_pages(size_t bytes);
-
 /* A new extent at the end of the file, mapped. Needs `growing`. 0 or an errno. */
 int ms_mapped_new(struct ms_trace *trace, struct ms_mapped *extent)
     MS_REQUIRES(ms_trace_growing_role);

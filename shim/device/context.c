@@ -36,7 +36,7 @@ struct ms_context *ms_context_first(void)
     return atomic_load_explicit(&first, memory_order_acquire);
 }
 
-static struct ms_context *find(CUcontext handle)
+struct ms_context *ms_context_find(CUcontext handle)
 {
     for (struct ms_context *c = ms_context_first(); c; c = c->next) {
         if (c->handle == handle && !c->dead) {
@@ -120,7 +120,7 @@ static CUresult add(CUcontext handle, struct ms_context **out, bool *is_new)
         return result;
     }
     ms_lock_acquire(MS_LOCK(CONTEXTS));
-    struct ms_context *context = find(handle);
+    struct ms_context *context = ms_context_find(handle);
     *is_new = !context;
     if (!context) {
         context = begin(handle, device, primary);
@@ -156,7 +156,7 @@ CUresult ms_context_query_stream(struct ms_context **out, ms_stream_t *legacy)
             *out = green;
             return CUDA_SUCCESS;
         }
-        last = find(handle);
+        last = ms_context_find(handle);
         if (!last) {
             result = adopt(handle, &last);
         }
@@ -184,7 +184,7 @@ struct ms_context *ms_context_current(void)
 CUresult ms_context_of(CUcontext handle, struct ms_context **out)
 {
     ms_stream_t legacy = 0;
-    *out = handle ? find(handle) : NULL;
+    *out = handle ? ms_context_find(handle) : NULL;
     if (handle && !*out) {
         *out = ms_green_primary(handle, &legacy);
     }

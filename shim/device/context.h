@@ -108,6 +108,9 @@ struct ms_context *ms_context_any_awaited(const struct ms_device *device);
 /* The newest record; follow `next` for the others. */
 struct ms_context *ms_context_first(void);
 
+/* The record of a live context; null: memshim does not know it. */
+struct ms_context *ms_context_find(CUcontext handle);
+
 /* The number of live contexts without a launch so far. While it is 0, a launch checks no
  * context. */
 extern _Atomic int ms_contexts_unlaunched;

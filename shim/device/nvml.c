@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 #include "shim/driver/next_dlsym.h"
 
 #define NVML_OK 0

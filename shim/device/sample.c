@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 #include "shim/device/capture.h"
 #include "shim/device/nvml.h"
 #include "shim/device/overhead.h"

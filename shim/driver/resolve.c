@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "allocator/base/containers/pages.h"
 #include "shim/driver/elf.h"
 #include "shim/driver/gate.h"
 
@@ -161,9 +161,8 @@ static void map_row(struct driver *driver, int row)
 
 static struct driver *build_driver(const struct ms_loaded_elf *elf)
 {
-    struct driver *driver =
-        mmap(NULL, sizeof(*driver), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (driver == MAP_FAILED) {
+    struct driver *driver = ms_pages_map(sizeof(*driver));
+    if (!driver) {
         return NULL;
     }
     driver->elf = *elf;
@@ -212,7 +211,7 @@ const struct ms_real_functions *ms_resolve(void)
     bool whole = strlen(elf.path) + 1 < sizeof(elf.path);
     (void)dlopen(whole ? elf.path : DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     if (!atomic_compare_exchange_strong(&ms_real_published, &published, &driver->real)) {
-        munmap(driver, sizeof(*driver));
+        ms_pages_unmap(driver, sizeof(*driver));
         return published;
     }
     return &driver->real;

@@ -265,16 +265,6 @@ void ms_context_gone(struct ms_context *context, bool everything)
     ms_context_let(context);
 }
 
-static struct ms_context *known(CUcontext handle)
-{
-    for (struct ms_context *c = ms_context_first(); c; c = c->next) {
-        if (c->handle == handle && !c->dead) {
-            return c;
-        }
-    }
-    return NULL;
-}
-
 /* Called before the driver destroys it; null: memshim does not know it. */
 static struct ms_context *going(struct ms_context *context)
 {
@@ -298,7 +288,7 @@ static CUresult went(struct ms_context *context, bool gone, bool everything, CUr
 
 static CUresult destroy(CUcontext handle, CUresult (*real)(CUcontext))
 {
-    struct ms_context *context = going(known(handle));
+    struct ms_context *context = going(ms_context_find(handle));
     CUresult result = real(handle);
     return went(context, result == CUDA_SUCCESS, false, result);
 }
@@ -317,7 +307,7 @@ CUresult ms_serve_cuCtxDestroy_v2(CUcontext ctx)
  * it did. */
 CUresult ms_serve_cuCtxDetach(CUcontext ctx)
 {
-    struct ms_context *context = going(known(ctx));
+    struct ms_context *context = going(ms_context_find(ctx));
     CUresult result = MS_REAL(cuCtxDetach)(ctx);
     bool gone = false;
     if (result == CUDA_SUCCESS && context) {

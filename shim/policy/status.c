@@ -60,7 +60,7 @@ static void say_device(const char *when, int ordinal, const struct memshim_stats
     }
     ms_say("status: %sdevice %d: %s, used %s of %s (%s), live %s, reserved %s%s, fragmentation "
            "%s, on the host %s",
-           when, ordinal, ms_status_name(stats->status),
+           when, ordinal, ms_threshold_name(stats->status),
            ms_bytes_text(stats->used_bytes, used, sizeof(used)),
            ms_bytes_text(stats->cap_bytes, cap, sizeof(cap)),
            ms_percent_text(stats->used_bytes, stats->cap_bytes, share, sizeof(share)),

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 #include "shim/process/probe.h"
 
 bool ms_command_find(struct ms_command *command)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "allocator/base/clock.h"
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 #include "shim/process/command.h"
 #include "shim/process/log.h"
 #include "shim/tables/remembered.h"

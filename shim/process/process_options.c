@@ -5,9 +5,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "allocator/base/containers/pages.h"
 #include "shim/process/hot.h"
 #include "shim/process/log.h"
 #include "shim/process/process.h"
@@ -58,9 +58,8 @@ static void own_strings(struct own_options *mine)
 static __attribute__((noinline, cold)) const struct ms_options *read_options(void)
 {
     const struct own_options *published = NULL;
-    struct own_options *mine =
-        mmap(NULL, sizeof(*mine), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mine == MAP_FAILED) {
+    struct own_options *mine = ms_pages_map(sizeof(*mine));
+    if (!mine) {
         static struct ms_options
             defaults; /* no memory left; racing threads write the same values */
         ms_options_parse((char *[]){NULL}, &defaults, say_nothing, NULL);
@@ -70,7 +69,7 @@ static __attribute__((noinline, cold)) const struct ms_options *read_options(voi
     ms_options_parse(environ, &mine->parsed, say_nothing, NULL);
     own_strings(mine);
     if (!atomic_compare_exchange_strong(&own, &published, mine)) {
-        munmap(mine, sizeof(*mine));
+        ms_pages_unmap(mine, sizeof(*mine));
         return &published->parsed;
     }
     /* Parsed again to log warnings, now that the log level is known. */

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "allocator/base/clock.h"
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 #include "shim/process/command.h"
 #include "shim/tables/identity.h"
 #include "shim/tables/report_handover.h"

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 #include "allocator/base/locks/lock.h"
 #include "report/fold/frame_hints.h"
 #include "shim/sites/index.h"

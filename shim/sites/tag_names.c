@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "allocator/base/containers/pages.h"
 #include "allocator/base/locks/lock.h"
 #include "report/trace/definitions.h"
 #include "shim/process/log.h"
@@ -76,10 +76,9 @@ static const char *keep(const char *text, size_t bytes) MS_REQUIRES(*MS_LOCK(TAG
 {
     if (texts_free_bytes < bytes) {
         int saved_errno = errno;
-        void *more =
-            mmap(NULL, TEXTS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *more = ms_pages_map(TEXTS_BYTES);
         errno = saved_errno;
-        if (more == MAP_FAILED) {
+        if (!more) {
             return NULL;
         }
         texts = more;

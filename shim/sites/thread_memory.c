@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 
 static bool take_from_dead(struct ms_thread_memory *memory, uint64_t self)
 {

@@ -40,9 +40,6 @@ enum ms_process_stat_id {
 };
 extern const struct ms_stat ms_process_stat_table[MS_PROCESS_STAT_ID_COUNT];
 
-/* "normal", "warning", "critical", "emergency". */
-const char *ms_status_name(uint64_t status);
-
 /* Computes the statistics that follow from the others: free_bytes. */
 void ms_stats_derive(struct memshim_stats *stats);
 

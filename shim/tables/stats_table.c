@@ -25,12 +25,6 @@ const struct ms_stat ms_process_stat_table[MS_PROCESS_STAT_ID_COUNT] = {
 _Static_assert(sizeof(struct memshim_stats) == 8 + 8 * (size_t)MS_STAT_ID_COUNT,
                "every member of the struct has a row");
 
-const char *ms_status_name(uint64_t status)
-{
-    static const char *const names[] = {"normal", "warning", "critical", "emergency"};
-    return status < sizeof(names) / sizeof(names[0]) ? names[status] : "unknown";
-}
-
 void ms_stats_derive(struct memshim_stats *stats)
 {
     stats->free_bytes =

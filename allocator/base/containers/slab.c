@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "allocator/base/containers/pages.h"
 
 enum { FIRST_PAGE_BYTES = 64 << 10, LARGEST_PAGE_BYTES = 4 << 20 };
 
@@ -15,39 +16,6 @@ struct ms_slab_page {
     struct ms_slab_page *next;
     size_t bytes;
 };
-
-void *ms_pages_map(size_t bytes)
-{
-    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return pages == MAP_FAILED ? NULL : pages;
-}
-
-void *ms_pages_map_dense(size_t bytes)
-{
-    void *pages = ms_pages_map(bytes);
-    if (pages != NULL && bytes >= LARGEST_PAGE_BYTES) {
-        /* Advice only: a system without large pages refuses, and nothing changes. */
-        (void)madvise(pages, bytes, MADV_HUGEPAGE);
-    }
-    return pages;
-}
-
-/* Asks for small pages, also of a system that gives large ones by itself. */
-static void *pages_map_sparse(size_t bytes)
-{
-    void *pages = ms_pages_map(bytes);
-    if (pages != NULL) {
-        (void)madvise(pages, bytes, MADV_NOHUGEPAGE);
-    }
-    return pages;
-}
-
-void ms_pages_unmap(void *pages, size_t bytes)
-{
-    /* Cannot fail on a range that ms_pages_map returned. */
-    (void)munmap(pages, bytes);
-}
 
 void ms_slab_init(struct ms_slab *slab, size_t node_bytes)
 {
@@ -77,7 +45,7 @@ void ms_slab_destroy(struct ms_slab *slab)
 static bool add_page(struct ms_slab *slab)
 {
     struct ms_slab_page *page =
-        slab->sparse ? pages_map_sparse(slab->page_bytes) : ms_pages_map_dense(slab->page_bytes);
+        slab->sparse ? ms_pages_map_sparse(slab->page_bytes) : ms_pages_map_dense(slab->page_bytes);
     if (page == NULL) {
         return false;
     }

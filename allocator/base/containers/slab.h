@@ -37,16 +37,4 @@ void *ms_slab_take_zeroed(struct ms_slab *slab);
 bool ms_slab_reserve(struct ms_slab *slab, size_t count);
 void ms_slab_give(struct ms_slab *slab, void *node);
 
-/* Zeroed memory of at least `bytes`, backed by the system as it is touched; null on failure. */
-void *ms_pages_map(size_t bytes);
-/* Likewise, for memory that will be used densely: the system may use large pages for it. */
-void *ms_pages_map_dense(size_t bytes);
-void ms_pages_unmap(void *pages, size_t bytes);
-
-/* The bytes of an array of so many pointers. */
-static inline size_t ms_pointers_bytes(size_t count)
-{
-    return count * sizeof(void *);
-}
-
 #endif

@@ -2,7 +2,7 @@
 /* How the hash table of table.h gets its memory, and grows. */
 #include "allocator/base/containers/table.h"
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 
 #define FIRST_ROOM 64u
 

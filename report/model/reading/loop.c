@@ -3,9 +3,9 @@
 #include "report/model/reading/loop.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "allocator/base/buffer.h"
+#include "allocator/base/containers/pages.h"
 
 #define MOST_LINES  16384u
 #define MOST_TIMES  512u /* of one line; beyond that, one in `every` */
@@ -49,10 +49,9 @@ struct ms_loop {
 
 ms_loop_t *ms_loop_new(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks)
 {
-    struct ms_loop *loop =
-        mmap(NULL, sizeof(*loop), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ms_loop *loop = ms_pages_map(sizeof(*loop));
 
-    if (loop == MAP_FAILED) {
+    if (!loop) {
         return NULL;
     }
     loop->definitions = definitions;
@@ -67,7 +66,7 @@ void ms_loop_delete(ms_loop_t *loop)
         for (uint32_t line = 0; line < MOST_LINES; line++) {
             ms_buffer_free(&loop->anchors[line].times);
         }
-        munmap(loop, sizeof(*loop));
+        ms_pages_unmap(loop, sizeof(*loop));
     }
 }
 

@@ -7,27 +7,20 @@
 #define WIRE_VARINT 0u
 #define WIRE_BYTES  2u
 
-void ms_protobuf_varint(struct ms_buffer *out, uint64_t value)
-{
-    uint8_t bytes[MS_VARINT_BYTES];
-
-    ms_buffer_append(out, (const char *)bytes, (size_t)(ms_varint_put(bytes, value) - bytes));
-}
-
 static void add_key(struct ms_buffer *out, uint32_t field, uint32_t wire)
 {
-    ms_protobuf_varint(out, (uint64_t)field << 3 | wire);
+    ms_varint_append(out, (uint64_t)field << 3 | wire);
 }
 
 void ms_protobuf_number(struct ms_buffer *out, uint32_t field, uint64_t value)
 {
     add_key(out, field, WIRE_VARINT);
-    ms_protobuf_varint(out, value);
+    ms_varint_append(out, value);
 }
 
 void ms_protobuf_bytes(struct ms_buffer *out, uint32_t field, const char *at, size_t bytes)
 {
     add_key(out, field, WIRE_BYTES);
-    ms_protobuf_varint(out, bytes);
+    ms_varint_append(out, bytes);
     ms_buffer_append(out, at, bytes);
 }

@@ -10,13 +10,10 @@
 
 #include "allocator/base/buffer.h"
 
-/* A number without a tag: part of a packed field. */
-void ms_protobuf_varint(struct ms_buffer *out, uint64_t value);
-
 /* Numbers of any integer type but those with zigzag; a field of value 0 may be left out. */
 void ms_protobuf_number(struct ms_buffer *out, uint32_t field, uint64_t value);
 
-/* A string, a message or a packed field. */
+/* A string, a message, or the numbers of a packed field (ms_varint_append). */
 void ms_protobuf_bytes(struct ms_buffer *out, uint32_t field, const char *at, size_t bytes);
 
 #endif

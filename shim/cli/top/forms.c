@@ -89,7 +89,7 @@ static void add_device(struct ms_json *json, const struct ms_top_frame *frame, s
         char text[40];
         device_number(&device->stats, row, false, text, sizeof(text));
         if (row == MS_STAT_ID_status) {
-            ms_json_text(json, ms_stat_table[row].name, ms_status_name(device->stats.status));
+            ms_json_text(json, ms_stat_table[row].name, ms_threshold_name(device->stats.status));
         } else {
             ms_json_number(json, ms_stat_table[row].name, text);
         }

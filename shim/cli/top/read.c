@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "allocator/base/clock.h"
+#include "allocator/base/containers/pages.h"
 #include "report/read/reader.h"
 #include "shim/cli/top/top.h"
 
@@ -182,9 +182,8 @@ void ms_top_read(const char *path, struct ms_top_process *out)
         (void)snprintf(out->why, sizeof(out->why), "the path is too long");
         return;
     }
-    struct ms_reader *reader =
-        mmap(NULL, sizeof(*reader), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (reader == MAP_FAILED) {
+    struct ms_reader *reader = ms_pages_map(sizeof(*reader));
+    if (!reader) {
         (void)snprintf(out->why, sizeof(out->why), "out of memory while reading it");
         return;
     }
@@ -192,7 +191,7 @@ void ms_top_read(const char *path, struct ms_top_process *out)
         read_open(reader, out);
         ms_reader_close(reader);
     }
-    (void)munmap(reader, sizeof(*reader));
+    ms_pages_unmap(reader, sizeof(*reader));
 }
 
 void ms_top_process_free(struct ms_top_process *process)

@@ -27,7 +27,7 @@ static void state_text(const struct ms_top_process *process, const struct memshi
                        char *text, size_t text_bytes)
 {
     if (process->state == MS_TOP_RUNNING && stats != NULL) {
-        (void)snprintf(text, text_bytes, "%s", ms_status_name(stats->status));
+        (void)snprintf(text, text_bytes, "%s", ms_threshold_name(stats->status));
     } else if (process->state == MS_TOP_ENDED && process->exit_known) {
         (void)snprintf(text, text_bytes, "ended, %" PRId32, process->header.exit_status);
     } else {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/pages.h"
 
 bool model_begin(struct model *model, bool plain, struct ms_budget *budget)
 {
