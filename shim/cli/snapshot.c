@@ -2,16 +2,11 @@
 /* Reads a memory snapshot of PyTorch's, by way of the script that makes a CSV of one. */
 #include "shim/cli/snapshot.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "report/replay/recording.h"
+#include "shim/cli/launch/helper.h"
 #include "shim/cli/launch/place.h"
 
 #define BUILT         "torch"
@@ -26,55 +21,33 @@ bool ms_cli_is_snapshot(const char *first, size_t bytes)
            first[1] <= NEWEST_PICKLE;
 }
 
-/* 0, or an error as errno has it. */
-static int start(char *const *argv, int output, pid_t *child)
+struct csv_output {
+    struct ms_recording *recording;
+    const char *path;
+    char *why;
+    size_t why_bytes;
+    bool read;
+};
+
+static void read_csv(void *ctx, int from)
 {
-    posix_spawn_file_actions_t actions;
-    int error = posix_spawn_file_actions_init(&actions);
+    struct csv_output *output = ctx;
 
-    if (error == 0) {
-        error = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-        if (error == 0) {
-            error = posix_spawn(child, argv[0], &actions, NULL, argv, environ);
-        }
-        (void)posix_spawn_file_actions_destroy(&actions);
-    }
-    return error;
-}
-
-static bool ended_well(pid_t child)
-{
-    int status = -1;
-
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    output->read = ms_recording_read_csv_from(output->recording, from, output->path, output->why,
+                                              output->why_bytes);
 }
 
 static bool read_from(struct ms_recording *recording, char *const *argv, const char *path,
                       char *why, size_t why_bytes)
 {
-    int ends[2], error;
-    pid_t child;
-    bool read;
+    struct csv_output output = {
+        .recording = recording, .path = path, .why = why, .why_bytes = why_bytes};
 
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        (void)snprintf(why, why_bytes, "%s: no pipe to read it through", path);
-        return false;
-    }
-    error = start(argv, ends[1], &child);
-    (void)close(ends[1]);
-    if (error != 0) {
-        (void)close(ends[0]);
-        (void)snprintf(why, why_bytes, "%s: %s does not start", path, argv[0]);
-        return false;
-    }
-    read = ms_recording_read_csv_from(recording, ends[0], path, why, why_bytes);
-    if (!ended_well(child)) {
+    if (ms_helper_run(argv, read_csv, &output, NULL) != 0) {
         (void)snprintf(why, why_bytes, "%s was not read (see above)", path);
-        read = false;
+        return false;
     }
-    return read;
+    return output.read;
 }
 
 bool ms_cli_read_snapshot(struct ms_recording *recording, const char *path, const char *device,

@@ -6,8 +6,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import pickle
 import runpy
+import signal
 import subprocess
 import sys
 import unittest
@@ -386,6 +388,21 @@ class Snapshot(ProcessTest):
         self.assertIn("os.system", result.stderr)
         result = run([CLI, "replay", path], PATH=self.folder)
         self.assertIn("to read it takes a python3 on PATH", result.stderr)
+
+    def test_ended_while_a_snapshot_is_read(self) -> None:
+        """Whoever ends memshim replay alone ends the Python that reads for it, too."""
+        path, python = self.folder / "job.pickle", self.folder / "python3"
+        path.write_bytes(pickle.dumps({}, protocol=4))
+        started = self.folder / "started"
+        os.mkfifo(started)
+        python.write_text(f'#!/bin/sh\necho $$ >"{started}"\nexec /bin/sleep 600\n')
+        python.chmod(0o755)
+        running = subprocess.Popen([CLI, "replay", path], env={**os.environ, "PATH": self.folder})
+        reader = int(started.read_text())
+        running.terminate()
+        self.assertEqual(running.wait(timeout=TIMEOUT_S), -signal.SIGTERM)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(reader, signal.SIGKILL)
 
     def test_segments(self) -> None:
         """One segment and one tensor from before the recording, which dies in it."""

@@ -14,7 +14,7 @@
 #include "allocator/base/buffer.h"
 #include "allocator/base/path.h"
 #include "shim/cli/dry_run/complaint.h"
-#include "shim/cli/dry_run/helper.h"
+#include "shim/cli/launch/helper.h"
 #include "shim/cli/launch/place.h"
 #include "shim/cli/launch/preload.h"
 #include "shim/tables/remembered.h"
@@ -106,6 +106,11 @@ static bool preload_lines(char *lines)
     return *lines == '\0' || ms_preload(COMMAND, lines);
 }
 
+static int ask(char *const *argv, struct ms_buffer *out)
+{
+    return ms_helper_read(argv, out, "memshim " COMMAND ": interrupted: the command was not begun");
+}
+
 static bool preload_doubles(const char *folder, char *const *command)
 {
     char python[PATH_MAX], cache[PATH_MAX], script[PATH_MAX];
@@ -120,7 +125,7 @@ static bool preload_doubles(const char *folder, char *const *command)
         !find_cache(cache)) {
         return false;
     }
-    if (ms_dry_helper_read(argv, &out) != 0) {
+    if (ask(argv, &out) != 0) {
         complain("the doubles of PyTorch's libraries could not be made (see above)");
         good = false;
     } else {
@@ -211,7 +216,7 @@ bool ms_dry_ground_weights(char *const *command, const char *folder, uint64_t ho
         complain("--offline-weights needs a Python with transformers");
         return false;
     }
-    good = ms_dry_helper_read(argv, &out) == 0 && out.bytes > 1;
+    good = ask(argv, &out) == 0 && out.bytes > 1;
     if (good) {
         out.at[strcspn(out.at, "\n")] = '\0';
         good = snprintf(made, PATH_MAX, "%s", out.at) < PATH_MAX;
@@ -231,7 +236,7 @@ bool ms_dry_ground_data(char *const *command, const char *path)
         complain("--data-stub needs a Python");
         return false;
     }
-    good = ms_dry_helper_read(argv, &out) == 0;
+    good = ask(argv, &out) == 0;
     ms_buffer_free(&out);
     return good;
 }
@@ -242,7 +247,7 @@ bool ms_dry_ground_count(char *const *command, const char *folder, struct ms_dry
     char *argv[] = {python, script, (char *)folder, NULL};
     struct ms_buffer out = {0};
     bool good = find_script(command, "offline_weights.py", python, script) &&
-                ms_dry_helper_read(argv, &out) == 0 &&
+                ask(argv, &out) == 0 &&
                 sscanf(out.at, "%" SCNu64 " %" SCNu64 " %31s", &model->elements, &model->bytes,
                        model->type) == 3;
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a program, and ends it where somebody ends this process. */
-#include "shim/cli/dry_run/helper.h"
+#include "shim/cli/launch/helper.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/cli/dry_run/complaint.h"
+#include "shim/cli/arguments/complain.h"
 
 #define ENDING 4
 
@@ -65,17 +66,8 @@ static void run(char *const *argv, int output, pid_t parent, const sigset_t *mas
     (void)unsetenv("LD_PRELOAD");
     (void)dup2(output, STDOUT_FILENO);
     (void)execv(argv[0], argv);
+    ms_complain("memshim: %s does not start: %s", argv[0], strerror(errno));
     _exit(127);
-}
-
-static void read_all(int from, struct ms_buffer *out)
-{
-    char piece[4096];
-    ssize_t got;
-
-    while ((got = read(from, piece, sizeof(piece))) > 0 || (got < 0 && errno == EINTR)) {
-        ms_buffer_append(out, piece, got > 0 ? (size_t)got : 0);
-    }
 }
 
 /* Until it has ended. Its number stays its own until it is reaped, so that no signal reaches
@@ -88,7 +80,7 @@ static void wait_for(pid_t child)
     }
 }
 
-int ms_dry_helper_read(char *const *argv, struct ms_buffer *out)
+int ms_helper_run(char *const *argv, ms_helper_reader_t reader, void *ctx, const char *interrupted)
 {
     const pid_t parent = getpid();
     struct sigaction before[ENDING] = {0};
@@ -108,18 +100,39 @@ int ms_dry_helper_read(char *const *argv, struct ms_buffer *out)
     if (running > 0) {
         take_signals(before);
         (void)sigprocmask(SIG_SETMASK, &mask, NULL);
-        read_all(ends[0], out);
+        reader(ctx, ends[0]);
         wait_for(running);
         give_signals_back(before);
         good = waitpid(running, &status, 0) == running && WIFEXITED(status);
     } else {
         (void)sigprocmask(SIG_SETMASK, &mask, NULL);
+        (void)close(ends[0]);
     }
-    (void)close(ends[0]);
     if (ended_by != 0) {
-        complain("interrupted: the command was not begun");
+        if (interrupted) {
+            ms_complain("%s", interrupted);
+        }
         (void)raise(ended_by);
     }
+    return good ? WEXITSTATUS(status) : -1;
+}
+
+static void read_all(void *ctx, int from)
+{
+    struct ms_buffer *out = ctx;
+    char piece[4096];
+    ssize_t got;
+
+    while ((got = read(from, piece, sizeof(piece))) > 0 || (got < 0 && errno == EINTR)) {
+        ms_buffer_append(out, piece, got > 0 ? (size_t)got : 0);
+    }
+    (void)close(from);
+}
+
+int ms_helper_read(char *const *argv, struct ms_buffer *out, const char *interrupted)
+{
+    const int status = ms_helper_run(argv, read_all, out, interrupted);
+
     ms_buffer_append(out, "", 1);
-    return good && !out->failed ? WEXITSTATUS(status) : -1;
+    return out->failed ? -1 : status;
 }
