@@ -18,10 +18,9 @@
 #include "shim/cli/snapshot.h"
 #include "shim/tables/options.h"
 
-#define WHY_BYTES     (PATH_MAX + 512)
-#define NEIGHBOURS    12
-#define LARGEST_LAG   1000000
-#define SMALLEST_SIZE ((uint64_t)1 << 20)
+#define WHY_BYTES   (PATH_MAX + 512)
+#define NEIGHBOURS  12
+#define LARGEST_LAG 1000000
 
 struct replay_call {
     const char *trace, *csv, *costs_path;                            /* null: not given */
@@ -36,12 +35,10 @@ struct replay_call {
 
 /* ---- the call ---- */
 
-/* Fewer bytes than SMALLEST_SIZE are a number without its unit. */
-static bool take_size(const char *value, bool or_none, uint64_t *out)
+static bool take_size_or_none(const char *value, uint64_t *out)
 {
     uint64_t bytes = 0;
-    const bool good =
-        ms_parse_bytes(value, &bytes) && (bytes >= SMALLEST_SIZE || (or_none && bytes == 0));
+    const bool good = ms_parse_size(value, &bytes) || (ms_parse_bytes(value, &bytes) && bytes == 0);
 
     *out = good ? bytes : *out;
     return good;
@@ -88,15 +85,15 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
 
     switch ((int)option->id) {
     case MS_CLI_REPLAY_CAP:
-        return take_size(value, false, &call->cap_bytes);
+        return ms_parse_size(value, &call->cap_bytes);
     case MS_CLI_REPLAY_FRACTION:
         return ms_parse_fraction(value, &call->fraction);
     case MS_CLI_REPLAY_DEVICE_MEMORY:
-        return take_size(value, false, &call->device_bytes);
+        return ms_parse_size(value, &call->device_bytes);
     case MS_CLI_REPLAY_HOST_LIMIT:
-        return take_size(value, true, &call->host_limit_bytes);
+        return take_size_or_none(value, &call->host_limit_bytes);
     case MS_CLI_REPLAY_SPILL:
-        return take_size(value, true, &call->spill_bytes);
+        return take_size_or_none(value, &call->spill_bytes);
     case MS_CLI_REPLAY_SPILL_POLICY:
         return take_spill_policy(value, call);
     case MS_CLI_REPLAY_MODE:

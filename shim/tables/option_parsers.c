@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define SMALLEST_LIMIT (UINT64_C(1) << 20)
+#define SMALLEST_SIZE (UINT64_C(1) << 20)
 
 /* --- Numbers ---------------------------------------------------------------------------------- */
 
@@ -68,6 +68,16 @@ bool ms_parse_bytes(const char *text, uint64_t *bytes)
     return false;
 }
 
+bool ms_parse_size(const char *text, uint64_t *bytes)
+{
+    uint64_t parsed = 0;
+    if (!ms_parse_bytes(text, &parsed) || parsed < SMALLEST_SIZE) {
+        return false;
+    }
+    *bytes = parsed;
+    return true;
+}
+
 /* --- One parser for each option ----------------------------------------------------------------
  */
 
@@ -92,7 +102,7 @@ static bool parse_cap_item(const char *item, bool fractions, struct ms_options *
         rule->fraction = fraction;
         return true;
     }
-    if ((!fractions || colon != NULL) && ms_parse_bytes(value, &bytes) && bytes >= SMALLEST_LIMIT) {
+    if ((!fractions || colon != NULL) && ms_parse_size(value, &bytes)) {
         rule->limit_bytes = bytes;
         return true;
     }
@@ -198,8 +208,7 @@ bool ms_parse_keep(const char *text, struct ms_keep *keep)
             return false;
         }
         (void)snprintf(part, sizeof part, "%.*s", (int)length, at);
-        bool size = parsed.bytes == 0 && ms_parse_bytes(part, &parsed.bytes) &&
-                    parsed.bytes >= SMALLEST_LIMIT;
+        bool size = parsed.bytes == 0 && ms_parse_size(part, &parsed.bytes);
         if (!size && (parsed.age_ns != 0 || !parse_age(part, &parsed.age_ns))) {
             return false;
         }
@@ -316,7 +325,7 @@ bool ms_option_spill(const char *text, struct ms_options *out)
 bool ms_option_spill_limit(const char *text, struct ms_options *out)
 {
     uint64_t bytes = 0;
-    if (text[0] != '\0' && (!ms_parse_bytes(text, &bytes) || bytes < SMALLEST_LIMIT)) {
+    if (text[0] != '\0' && !ms_parse_size(text, &bytes)) {
         return false;
     }
     out->spill_limit_bytes = bytes;
@@ -402,7 +411,7 @@ bool ms_option_thresholds(const char *text, struct ms_options *out)
 bool ms_option_trace_limit(const char *text, struct ms_options *out)
 {
     uint64_t bytes;
-    if (!ms_parse_bytes(text, &bytes) || bytes < SMALLEST_LIMIT) {
+    if (!ms_parse_size(text, &bytes)) {
         return false;
     }
     out->trace_limit_bytes = bytes;

@@ -146,6 +146,9 @@ char *ms_options_set_text(char *const *environment, char *text, size_t text_byte
  * for anything else; then nothing is written. */
 bool ms_parse_bytes(const char *text, uint64_t *bytes);
 
+/* Likewise, of at least 1 MiB: fewer bytes are a number without its unit, such as 8 for 8GiB. */
+bool ms_parse_size(const char *text, uint64_t *bytes);
+
 /* Parses "20GiB", "30d", "20GiB,30d", at least one item. False for anything else; *keep is
  * unchanged then. */
 bool ms_parse_keep(const char *text, struct ms_keep *keep);

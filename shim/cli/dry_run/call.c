@@ -12,20 +12,16 @@
 #define MOST_DEVICES 16
 #define MOST_STEPS   1000000
 #define MOST_RANKS   65536
-#define LEAST_HOST   ((uint64_t)1 << 20) /* fewer bytes are a number without its unit */
-#define OF_A_MACHINE 8                   /* devices, if nothing says how many */
+#define OF_A_MACHINE 8 /* devices, if nothing says how many */
 
 static bool take_schedules(const char *value, struct ms_dry_call *call)
 {
     static const char *const names[] = {"auto", "one", "both"};
+    int schedules = 0;
+    const bool good = ms_cli_take_name(value, names, sizeof(names) / sizeof(*names), &schedules);
 
-    for (int i = 0; i < (int)(sizeof(names) / sizeof(*names)); i++) {
-        if (strcmp(value, names[i]) == 0) {
-            call->schedules = i;
-            return true;
-        }
-    }
-    return false;
+    call->schedules = schedules;
+    return good;
 }
 
 static bool take_plan(const char *value, bool is_variable, struct ms_dry_call *call)
@@ -71,7 +67,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
         call->around.data_stub = value;
         return true;
     case MS_CLI_DRY_RUN_HOST_MEMORY:
-        return ms_parse_bytes(value, &call->host_bytes) && call->host_bytes >= LEAST_HOST;
+        return ms_parse_size(value, &call->host_bytes);
     case MS_CLI_DRY_RUN_ALLOW_WRITES:
         call->allow_writes = true;
         return true;

@@ -15,13 +15,12 @@
 #include "shim/cli/dry_run/complaint.h"
 #include "shim/tables/options.h"
 
-#define SMALLEST_CARD ((uint64_t)1 << 20) /* fewer bytes are a number without its unit */
-#define LARGEST_CARD  ((uint64_t)4 << 40) /* its addresses are reserved */
-#define MOST_LINES    1000                /* of a file */
+#define LARGEST_CARD ((uint64_t)4 << 40) /* its addresses are reserved */
+#define MOST_LINES   1000                /* of a file */
 
 static bool take_size(const char *text, uint64_t *bytes)
 {
-    return ms_parse_bytes(text, bytes) && *bytes >= SMALLEST_CARD && *bytes <= LARGEST_CARD;
+    return ms_parse_size(text, bytes) && *bytes <= LARGEST_CARD;
 }
 
 /* sscanf would take a sign. */

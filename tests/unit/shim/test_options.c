@@ -76,6 +76,21 @@ Test(options, bytes)
     }
 }
 
+Test(options, sizes)
+{
+    static const char *const bad[] = {"8", "0", "1048575", "1023K", "GiB", ""};
+    uint64_t bytes = 77;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        cr_assert_not(ms_parse_size(bad[i], &bytes), "%s", bad[i]);
+        cr_assert_eq(bytes, 77);
+    }
+    cr_assert(ms_parse_size("1MiB", &bytes));
+    cr_assert_eq(bytes, 1 << 20);
+    cr_assert(ms_parse_size("1048577", &bytes));
+    cr_assert_eq(bytes, (1 << 20) + 1);
+}
+
 Test(options, fractions)
 {
     static const char *const bad[] = {"", "0", "0.0", "1.01", "-0.5", "95%", "0,9", "inf", "1e-1"};
