@@ -70,6 +70,7 @@ struct ms_growing_site {
     uint8_t degree;     /* enum ms_growth_degree */
     uint8_t round;      /* enum ms_growth_round: the unit */
     uint64_t rounds;    /* that left something; 0: found as a slope */
+    bool before_pass;   /* some of it was made between a model's call and its backward pass */
     double held;        /* as a slope: its last bytes, in allocations of mean size */
     double bytes_per_round, error, bytes_per_hour; /* error: 0 if found by rounds */
     uint64_t since_step, since_ns;                 /* it was flat before; step 0: unknown */
@@ -78,13 +79,12 @@ struct ms_growing_site {
 };
 
 /* Whether what grows is kept by an autograd graph. Which tensors have one is never seen: it follows
- * from what a graph keeps, which is results of several operations, and of a call of a model most of
- * what that made. */
+ * from where in a step they were made, and from how much of a model's call stays. */
 enum ms_leak_graph {
     MS_GRAPH_UNKNOWN,
-    MS_GRAPH_NONE, /* one operation's results, or not of a model's call, or the least of what calls
-                      without a backward pass make */
-    MS_GRAPH_KEPT  /* most of what a model's call makes */
+    MS_GRAPH_NONE,   /* in no call of a model, nor between a call and its backward pass */
+    MS_GRAPH_UNUSED, /* the run has no backward pass, and most of a model's call was freed */
+    MS_GRAPH_KEPT    /* most of what a model's call makes stays */
 };
 
 /* Sites that grow under one line of the user's code. */

@@ -349,7 +349,7 @@ static enum ms_leak_graph judge_graph(const struct joining *joining, const struc
                                       uint32_t depth, bool pathless)
 {
     const ms_landmarks_t *landmarks = joining->model->landmarks;
-    uint64_t all = 0, largest = 0, called = 0, largest_called = 0, unclear = 0;
+    uint64_t all = 0, called = 0, largest_called = 0, unclear = 0;
     size_t caller = 0;
 
     for (size_t i = 0; i < joining->count; i++) {
@@ -360,8 +360,10 @@ static enum ms_leak_graph judge_graph(const struct joining *joining, const struc
             continue;
         }
         all += bytes;
-        largest = bytes > largest ? bytes : largest;
-        unclear += doing == MS_DOING_BACKWARD || doing == MS_DOING_UNKNOWN ? bytes : 0;
+        unclear +=
+            doing == MS_DOING_BACKWARD || doing == MS_DOING_UNKNOWN || joining->rows[i].before_pass
+                ? bytes
+                : 0;
         called += doing == MS_DOING_FORWARD ? bytes : 0;
         if (doing == MS_DOING_FORWARD && bytes > largest_called) {
             largest_called = bytes;
@@ -372,12 +374,15 @@ static enum ms_leak_graph judge_graph(const struct joining *joining, const struc
         return MS_GRAPH_KEPT;
     }
 
-    const bool is_one = all - largest <= all / GRAPH_PARTS;
-    const bool is_of_no_call =
-        called <= all / GRAPH_PARTS && ms_landmarks_first_call(landmarks) != UINT32_MAX;
-
-    return unclear <= all / GRAPH_PARTS &&
-                   (is_one || is_of_no_call || !has_backward_passes(joining->model))
+    if (unclear > all / GRAPH_PARTS) {
+        return MS_GRAPH_UNKNOWN;
+    }
+    /* A graph of small results may keep a large input. */
+    if (called > 0) {
+        return has_backward_passes(joining->model) ? MS_GRAPH_UNKNOWN : MS_GRAPH_UNUSED;
+    }
+    /* In a step that is written without modules no call is seen. */
+    return !has_backward_passes(joining->model) || ms_landmarks_first_call(landmarks) != UINT32_MAX
                ? MS_GRAPH_NONE
                : MS_GRAPH_UNKNOWN;
 }

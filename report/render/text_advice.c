@@ -69,10 +69,22 @@ static const char *advice_on_growth(const struct ms_model *model, const struct m
                "autograd graph was seen in what grows: limit how many stay on the device (drop "
                "the oldest), or keep them on the host (.cpu())";
     }
+    if (leak->graph == MS_GRAPH_UNUSED) {
+        return "look for what keeps that line's results, such as a list, a cache or a queue; no "
+               "backward pass was seen: if none is to come, call the model under torch.no_grad(), "
+               "and limit how many results stay on the device (drop the oldest) or keep them on "
+               "the host (.cpu()); if one is to come, let it come sooner, since until then the "
+               "graph keeps what it needs";
+    }
     if (oom->evaluating && is_of_a_call(model, leak)) {
-        return "look for what keeps that line's results, such as a list, a metric or a cache "
-               "of tensors; evaluate under torch.no_grad(), and store plain numbers "
-               "(.item()) or copies on the host (.detach().cpu()) instead";
+        return leak->graph == MS_GRAPH_KEPT
+                   ? "look for what keeps that line's results, such as a list, a metric or a cache "
+                     "of tensors; evaluate under torch.no_grad(), and store plain numbers "
+                     "(.item()) or copies on the host (.detach().cpu()) instead"
+                   : "look for what keeps that line's results, such as a list, a metric or a cache "
+                     "of tensors; evaluate under torch.no_grad(), if it does not yet, and limit "
+                     "how many stay on the device (drop the oldest), or store plain numbers "
+                     "(.item()) or copies on the host (.detach().cpu()) instead";
     }
     return leak->graph == MS_GRAPH_KEPT
                ? "look for what keeps that line's results, such as a list, a metric, or a state "

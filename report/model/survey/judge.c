@@ -256,6 +256,7 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
             .since_ns = clock->time_ns[slope.first],
             .grown_bytes = samples[last] - samples[slope.first],
             .cap_at_step = cap_at(sampler, slope.bytes_per_step),
+            .before_pass = site->before_pass,
             .held = held_of(sampler, id, samples[last]),
         };
     }

@@ -58,7 +58,14 @@ static void begin_backward(struct ms_rounds *rounds)
     if (!rounds->hides_tensors) {
         rounds->before_backward_site = rounds->site;
     }
+    rounds->passed_calls = rounds->calls;
     rounds->phase++;
+}
+
+bool ms_rounds_before_pass(const struct ms_rounds *rounds)
+{
+    return rounds->phase % 2 == 0 && rounds->calls > rounds->passed_calls &&
+           has_trained(rounds, rounds->caller);
 }
 
 void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site)
@@ -248,6 +255,7 @@ static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t
                  : by_call ? MS_ROUND_CALL
                            : MS_ROUND_PASS,
         .rounds = round_count,
+        .before_pass = site->before_pass,
         .since_ns = time_ns,
     };
     for (size_t i = 0; i < count; i++) {
@@ -378,6 +386,7 @@ static void find_rising(struct ms_sampler *sampler, const struct ms_live_set *li
                 .kind = site->kind,
                 .degree = MS_GROWTH_LIKELY,
                 .round = MS_ROUND_CALL,
+                .before_pass = site->before_pass,
                 .held = (double)count_of(sampler, live, id),
                 .since_step = rounds->calls - site->rise.rises,
                 .since_ns = site->rise.since_ns,

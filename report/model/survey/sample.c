@@ -171,6 +171,7 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
     count_size(sampler->to, event->bytes);
     ms_rounds_sample(sampler->rounds, site, time_ns);
     keep(sampler, site);
+    site->before_pass |= ms_rounds_before_pass(sampler->rounds);
     site->bytes += event->bytes;
     sampler->kind_bytes[site->kinds[recorded]] += event->bytes;
     sampler->live_bytes += event->bytes;

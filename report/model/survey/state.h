@@ -13,8 +13,9 @@
 
 /* The position of the records in the run's rounds, over all devices. */
 struct ms_rounds {
-    uint32_t phase; /* as in steps.h */
-    uint32_t calls; /* of a model, so far */
+    uint32_t phase;        /* as in steps.h */
+    uint32_t calls;        /* of a model, so far */
+    uint32_t passed_calls; /* so many of them when the last backward pass began */
     bool calling;
     bool hides_tensors; /* only PyTorch's segments for them are reported */
     bool turned;        /* without tensors: a loop around models' calls came round, once */
@@ -50,6 +51,7 @@ struct ms_sampled_site {
     uint32_t rise_call;    /* the last call at whose beginning its bytes were taken */
     uint64_t rise_round;   /* how many passes had been completed then */
     bool freed;            /* some of it, ever */
+    bool before_pass;      /* some of it, ever: ms_rounds_before_pass */
     bool judged;
     bool backward;                    /* an autograd worker's, which has no Python frames */
     uint8_t kind;                     /* for memory without another result */
@@ -159,6 +161,10 @@ void ms_sampler_finish(struct ms_sampler *sampler, uint64_t bucket_ns);
 
 /* Takes an allocation, before ms_sampler_alloc of it. */
 void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site);
+
+/* Whether it is between a model's call, by a line that trains it, and the backward pass: what is
+ * made now may have a graph. */
+bool ms_rounds_before_pass(const struct ms_rounds *rounds);
 
 /* Whether memory freed now had been kept: over a whole round, or from call to call. */
 bool ms_rounds_let_go(const struct ms_rounds *rounds, const struct ms_live *died);

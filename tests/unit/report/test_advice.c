@@ -24,31 +24,48 @@ Test(advice, for_what_no_model_computed_is_to_limit_how_much_stays)
     expect_not_said(".detach()");
 }
 
-/* A model that keeps one operation's results keeps no graph: that would have more than one. */
-Test(advice, for_what_one_operation_of_a_model_made_is_the_same)
+/* The weights after each evaluation: the model was called before, but not to train it. */
+Test(advice, for_what_follows_an_evaluation_is_the_same)
 {
     for (int number = 1; number <= 12; number++) {
         step(number);
-        born(LOOP_REMEMBERED, KEPT);
+        died(born(LOOP_EVALUATION, ACTIVATION), ACTIVATION);
+        born(LOOP_KEPT, KEPT);
     }
     dies(MIB);
     expect_said(OF_NONE);
-    expect_not_said(".detach()");
+}
+
+/* A state that is carried from step to step may be one operation's result each time. */
+Test(advice, for_what_lies_between_a_call_and_its_backward_pass_is_either)
+{
+    for (int number = 1; number <= 12; number++) {
+        died(born(LOOP_FORWARD, ACTIVATION), ACTIVATION);
+        born(LOOP_KEPT, KEPT);
+
+        const uint64_t gradient = born(LOOP_GRADIENT, GRADIENT);
+
+        died(born(LOOP_UPDATE, GRADIENT), GRADIENT);
+        died(gradient, GRADIENT);
+    }
+    dies(MIB);
+    expect_said(OF_EITHER);
 }
 
 /* Keys and values of each answer; a graph would have had the rest of the call as well. */
-Test(advice, for_part_of_what_calls_make_without_training_is_the_same)
+Test(advice, for_part_of_what_calls_make_without_training_is_to_compute_none)
 {
     for (int call = 0; call < 12; call++) {
         died(born(LOOP_EVALUATION, 4 * KEPT), 4 * KEPT);
-        born(LOOP_EVALUATION, MIB);
         died(born(LOOP_FORWARD, 4 * KEPT), 4 * KEPT);
         born(LOOP_REMEMBERED, 64 * MIB);
         born(LOOP_REMEMBERED_TOO, 64 * MIB);
         died(born(LOOP_INPUT, MIB), MIB);
     }
     dies(MIB);
-    expect_said(OF_NONE);
+    expect_said(
+        "no backward pass was seen: if none is to come, call the model under torch.no_grad()");
+    expect_said("limit how many results stay on the device");
     expect_not_said(".detach()");
 }
 
