@@ -82,8 +82,9 @@ struct ms_growing_site {
  * from where in a step they were made, and from how much of a model's call stays. */
 enum ms_leak_graph {
     MS_GRAPH_UNKNOWN,
-    MS_GRAPH_NONE,   /* in no call of a model, nor between a call and its backward pass */
-    MS_GRAPH_UNUSED, /* the run has no backward pass, and most of a model's call was freed */
+    MS_GRAPH_NONE,   /* not made between a model's call and its backward pass; and nothing grows
+                        that a call made */
+    MS_GRAPH_UNUSED, /* there was no backward pass, and most of a model's call was freed */
     MS_GRAPH_KEPT    /* most of what a model's call makes stays */
 };
 

@@ -345,6 +345,18 @@ static bool keeps_call(const struct joining *joining, size_t row)
     return caller > 0 && keeps_most(joining, joining->paths[row].places, caller);
 }
 
+/* Of any leak: a graph of one line's results may keep another line's inputs. */
+static bool grows_in_call(const struct joining *joining)
+{
+    for (size_t i = 0; i < joining->count; i++) {
+        if (ms_landmarks_of(joining->model->landmarks, joining->rows[i].site)->doing ==
+            MS_DOING_FORWARD) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static enum ms_leak_graph judge_graph(const struct joining *joining, const struct ms_place *prefix,
                                       uint32_t depth, bool pathless)
 {
@@ -373,12 +385,10 @@ static enum ms_leak_graph judge_graph(const struct joining *joining, const struc
     if (called > all / JOINED_PARTS && keeps_call(joining, caller)) {
         return MS_GRAPH_KEPT;
     }
-
     if (unclear > all / GRAPH_PARTS) {
         return MS_GRAPH_UNKNOWN;
     }
-    /* A graph of small results may keep a large input. */
-    if (called > 0) {
+    if (grows_in_call(joining)) {
         return has_backward_passes(joining->model) ? MS_GRAPH_UNKNOWN : MS_GRAPH_UNUSED;
     }
     /* In a step that is written without modules no call is seen. */

@@ -69,6 +69,19 @@ Test(advice, for_part_of_what_calls_make_without_training_is_to_compute_none)
     expect_not_said(".detach()");
 }
 
+/* The graph of each result keeps its input, which is the larger part. */
+Test(advice, for_inputs_beside_what_calls_keep_is_to_compute_none)
+{
+    for (int call = 0; call < 12; call++) {
+        born(LOOP_KEPT, KEPT);
+        died(born(LOOP_EVALUATION, 4 * KEPT), 4 * KEPT);
+        born(LOOP_REMEMBERED, MIB);
+    }
+    dies(MIB);
+    expect_culprit("note_metrics");
+    expect_said("no backward pass was seen: ");
+}
+
 Test(advice, for_most_of_what_calls_make_is_to_detach)
 {
     train_and_keep(12, 1);
