@@ -464,6 +464,31 @@ static void find_repeated(const struct ms_model *model, const struct ms_model_oo
     ms_buffer_free(&rows);
 }
 
+/* Whether most of what is live waits for the first backward pass, in a call of a model. */
+static bool is_of_first_pass(const struct ms_model *model, size_t oom)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
+
+    return model->recurrence.whole && model->recurrence.passes == 0 && moment &&
+           moment->kind_bytes[MS_KIND_ACTIVATIONS] > moment->live_bytes / 2;
+}
+
+/* Whether more of the step was to come, of which nothing is known. */
+static bool is_in_the_middle(const struct ms_model *model, size_t oom,
+                             const struct ms_judgement *judgement)
+{
+    const struct ms_model_oom *at = ms_model_oom_at(model, oom);
+    const enum ms_doing doing =
+        (enum ms_doing)ms_landmarks_of(model->landmarks, at->record.state.site)->doing;
+
+    if (at->evaluating || judgement->of_the_model || judgement->fitting_factor > 0) {
+        return false;
+    }
+    return judgement->most_factor > 0 ||
+           (doing == MS_DOING_FORWARD && judgement->step == 0 && is_of_first_pass(model, oom)) ||
+           ((doing == MS_DOING_FORWARD || doing == MS_DOING_BACKWARD) && judgement->step == 1);
+}
+
 /* What smaller batch would have done. */
 static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
 {
@@ -480,6 +505,7 @@ static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judg
         judgement->most_factor = headroom->most_factor;
         judgement->least_factor = headroom->least_factor;
     }
+    judgement->rest_follows = is_in_the_middle(model, oom, judgement);
 }
 
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
@@ -520,6 +546,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     judgement->verdict = MS_VERDICT_GROWTH;
     judgement->fitting_factor = judgement->most_factor = judgement->least_factor = 0;
     judgement->past_steps = 0;
+    judgement->rest_follows = false;
     if (judgement->leak->all.round == MS_ROUND_STEP) {
         judgement->further_steps =
             further(&at->record.state, judgement->short_bytes, bytes_per_step(growth));

@@ -39,6 +39,9 @@ struct ms_judgement {
                                known */
     double least_factor;    /* beside most_factor: this part fits even beside the state of an
                                optimizer like Adam; 0: unknown */
+    bool rest_follows;      /* it ran out in the middle of a pass, before any step was over: what
+                               the rest of the step needs was never seen, and is not in most_factor
+                               or short_bytes */
     bool of_the_model;      /* nearly all live memory is what a model needs for any batch */
     bool of_one_line;       /* no model was called yet, and nearly all live memory is what one line
                                asked for, time after time: there is no batch yet */

@@ -153,22 +153,11 @@ static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *
                        judgement->short_bytes > 0;
 
     if (shown) {
-        ms_buffer_format(out, "; this one request was %s short", MS_BYTES(judgement->short_bytes));
+        ms_buffer_format(out, "; this one request was %s short%s", MS_BYTES(judgement->short_bytes),
+                         judgement->rest_follows ? ", and the rest of the step was still to come"
+                                                 : "");
     }
     ms_buffer_add(out, "\n");
-}
-
-/* Whether most of what is live waits for the first backward pass, in a call of a model, and nothing
- * else says that more was to come. */
-static bool is_of_first_pass(const struct ms_model *model, const struct ms_judgement *judgement,
-                             const struct ms_model_oom *oom)
-{
-    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, ms_judged_fatal(model));
-
-    return ms_landmarks_of(model->landmarks, oom->record.state.site)->doing == MS_DOING_FORWARD &&
-           model->recurrence.whole && model->recurrence.passes == 0 && judgement->step == 0 &&
-           judgement->fitting_factor <= 0 && judgement->most_factor <= 0 && moment &&
-           moment->kind_bytes[MS_KIND_ACTIVATIONS] > moment->live_bytes / 2;
 }
 
 /* Whether the optimizer's state came with a checkpoint: then it makes none. */
@@ -208,10 +197,11 @@ static void add_first_step(const struct ms_model *model, const struct ms_judgeme
                                : "         this was the first step, which had not yet asked for "
                                  "all that it needs: it also creates gradients and optimizer "
                                  "state\n");
-    } else if (asks_for_more && is_of_first_pass(model, judgement, oom)) {
+    } else if (judgement->rest_follows && judgement->most_factor <= 0) {
         ms_buffer_add(out,
                       "         no backward pass had begun: if this is training, the rest of the "
-                      "step needs memory as well\n");
+                      "step needs memory as well, so take a clearly smaller batch (half of it, to "
+                      "begin with)\n");
     }
 }
 

@@ -226,8 +226,24 @@ static void add_least(const struct ms_judgement *judgement, uint32_t batch, stru
     ms_buffer_add(out, " if the optimizer keeps two values of each parameter, as Adam does\n");
 }
 
-/* The requests after it were never seen: only that more does not fit is certain. The batch of an
- * evaluation is unknown. */
+/* The requests after it were never seen: only that more does not fit is certain. A figure to begin
+ * with keeps people from trying the bound itself. */
+static void add_rest(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
+                     uint64_t samples, struct ms_buffer *out)
+{
+    ms_buffer_add(out, oom->evaluating
+                           ? ": this request then fits, but what comes after it may need more"
+                           : ": this request then fits, but the rest of the step needs more");
+    ms_buffer_add(out, "; begin with half of that, ");
+    if (samples > 1) {
+        ms_buffer_format(out, "batch %s", MS_COUNT(samples / 2));
+    } else {
+        ms_buffer_add(out, DECIMAL((int64_t)(judgement->most_factor * 50) * 10000));
+    }
+    ms_buffer_add(out, " (a start, not a measurement)\n");
+}
+
+/* The batch of an evaluation may be another than that of a step. */
 static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
                      uint32_t batch, struct ms_buffer *out)
 {
@@ -245,12 +261,14 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
                          DECIMAL(((int64_t)(judgement->most_factor * 100) + 1) * 10000),
                          oom->evaluating ? "evaluation's " : "");
     }
+    if (samples > 0 && oom->evaluating) {
+        ms_buffer_format(out, " (batch %s, if it has MEMSHIM_BATCH's %s samples)",
+                         MS_COUNT(samples), MS_COUNT(batch));
+    }
     if (judgement->least_factor > 0) {
         add_least(judgement, batch, out);
     } else {
-        ms_buffer_add(out, oom->evaluating
-                               ? ": this request then fits, but what comes after it may need more\n"
-                               : ": this request then fits, but the rest of the step needs more\n");
+        add_rest(oom, judgement, samples, out);
     }
 }
 
@@ -380,7 +398,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     /* More memory only delays growth, so the memory that would have served this one request does
      * not matter. */
     if (judgement.verdict != MS_VERDICT_GROWTH) {
-        ms_what_if_text(out, model);
+        ms_what_if_text(out, model, judgement.rest_follows);
     }
     ms_text_add_emptied(out, model, device);
 }

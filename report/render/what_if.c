@@ -164,7 +164,7 @@ static void add_spilled_text(struct ms_buffer *out, const struct ms_what_if *fou
     }
 }
 
-void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
+void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model, bool rest_follows)
 {
     const struct ms_what_if *found = &model->what_if;
 
@@ -180,6 +180,8 @@ void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
     ms_buffer_add(out, "  tried  ");
     add_plain_text(out, found, state);
     add_spilled_text(out, found, state);
-    ms_buffer_add(out, "\n         (by a replay of the run up to this request; the rest of the run "
-                       "may need more)\n");
+    ms_buffer_format(out,
+                     "\n         (by a replay of the run up to this request; the rest of the "
+                     "%s)\n",
+                     rest_follows ? "step was still to come, and needs more" : "run may need more");
 }

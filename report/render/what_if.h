@@ -14,7 +14,7 @@ void ms_what_if_json(struct ms_json *json, const struct ms_model *model);
 /* The member overhead of a device in report.json. */
 void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int device);
 
-/* report.txt: the lines that end an out-of-memory's answer. */
-void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model);
+/* report.txt: the lines that end an out-of-memory's answer. rest_follows: of the judgement. */
+void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model, bool rest_follows);
 
 #endif

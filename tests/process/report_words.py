@@ -166,7 +166,7 @@ def of_amounts(report: Json, text: str, judged: Json) -> Iterator[str]:
     needs = {bytes_text(rule["need_bytes"], room) for room in rooms if room is not None}
     if need and need[1] not in needs:
         yield f"report.txt needs {need[1]}, report.json {' or '.join(sorted(needs))}"
-    lacked = re.search(r"this one request was (\S+ \S+) short$", word(text, "next"))
+    lacked = re.search(r"this one request was (\S+ \S+) short(?:$|, and )", word(text, "next"))
     if lacked and lacked[1] != bytes_text(judged["short_bytes"]):
         yield f"report.txt: {lacked[1]} short, report.json: {judged['short_bytes']} bytes short"
     if word(text, "torch"):

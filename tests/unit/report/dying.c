@@ -55,6 +55,17 @@ void begin(void)
     begin_trace();
 }
 
+void begin_batch(void)
+{
+    struct ms_trace_config config = synthetic_config(synthetic_folder());
+    char note[256] = "";
+
+    config.process.options = "MEMSHIM_BATCH=1000\n";
+    trace = ms_trace_open(&config, note, sizeof(note));
+    cr_assert_not_null(trace, "%s", note);
+    begin_trace();
+}
+
 static void begin_blocks(const char *torch_mode)
 {
     struct ms_trace_config config = synthetic_config(synthetic_folder());

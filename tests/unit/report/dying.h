@@ -28,6 +28,8 @@ extern struct ms_judgement judgement;
 void begin(void);
 void begin_unseen(void);
 void begin_tensor_mode(void);
+/* A trace of tensors begins, of a program that said how many samples a batch has. */
+void begin_batch(void);
 void end(void);
 
 uint64_t born(enum loop_site site, uint64_t bytes);

@@ -112,3 +112,60 @@ Test(advice, for_part_of_what_calls_make_in_training_is_either)
     dies(MIB);
     expect_said(OF_EITHER);
 }
+
+/* ---- how much smaller ---- */
+
+/* The largest batch with which the request that failed would have succeeded is no batch to take:
+ * the step goes on. */
+static void die_in_the_first_forward(void)
+{
+    born(LOOP_PARAMETER, 256 * MIB);
+    born(LOOP_INPUT, GIB);
+    born(LOOP_FORWARD, GIB);
+    requested_bytes = 2 * GIB;
+    dies_at(LOOP_FORWARD, GIB);
+}
+
+Test(advice, for_a_batch_that_dies_in_its_first_pass_is_half_of_what_passes, .init = begin_batch)
+{
+    die_in_the_first_forward();
+    expect_said("  fits   at most batch 937 instead of 1,000: this request then fits, but the rest "
+                "of the step needs more; begin with half of that, batch 468 (a start, not a "
+                "measurement)\n");
+    expect_said("; this one request was 1.00 GiB short, and the rest of the step was still to "
+                "come\n");
+}
+
+Test(advice, names_no_batch_that_the_program_did_not_name)
+{
+    die_in_the_first_forward();
+    expect_said("  fits   at most 0.94 of this batch: this request then fits, but the rest of the "
+                "step needs more; begin with half of that, 0.46 (a start, not a measurement)\n");
+}
+
+/* Nearly the whole batch passes here: then only that it is too near is known. */
+Test(advice, for_a_near_miss_in_the_first_pass_is_more_than_the_miss)
+{
+    born(LOOP_PARAMETER, 256 * MIB);
+    born(LOOP_FORWARD, 3 * GIB);
+    dies_at(LOOP_FORWARD, MIB);
+    expect_not_said("  fits ");
+    expect_said("; this one request was 1.0 MiB short, and the rest of the step was still to "
+                "come\n");
+    expect_said("no backward pass had begun: if this is training, the rest of the step needs "
+                "memory as well, so take a clearly smaller batch (half of it, to begin with)\n");
+}
+
+Test(advice, for_an_evaluation_is_the_batch_that_the_program_named, .init = begin_batch)
+{
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+    }
+    born(LOOP_EVALUATION, 3 * GIB);
+    requested_bytes = 2 * GIB;
+    dies_at(LOOP_EVALUATION, GIB);
+    expect_said("of this evaluation's batch (batch ");
+    expect_said(", if it has MEMSHIM_BATCH's 1,000 samples): this request then fits, but what "
+                "comes after it may need more; begin with half of that");
+    expect_not_said("the rest of the step");
+}
