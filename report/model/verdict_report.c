@@ -10,6 +10,7 @@
 #include "allocator/base/units.h"
 #include "report/model/leaks.h"
 #include "report/model/ledger.h"
+#include "report/model/optimizer_state.h"
 #include "report/model/site_rows.h"
 #include "report/trace/verdict_rule.h"
 
@@ -267,11 +268,15 @@ static bool is_models(enum ms_kind kind)
            kind == MS_KIND_COMMUNICATION;
 }
 
-/* Whether the requesting site already holds similar memory. */
+/* Whether the requesting site already holds similar memory, or is an optimizer's. */
 static bool asks_for_model(const struct ms_model *model, const struct ms_model_oom *oom,
                            const struct ms_survey_moment *moment)
 {
     const struct ms_survey_device *surveyed = &model->survey->devices[oom->device];
+
+    if (ms_landmarks_of(model->landmarks, oom->record.state.site)->doing == MS_DOING_OPTIMIZER) {
+        return true;
+    }
 
     for (size_t i = 0; i < moment->count; i++) {
         const struct ms_holding *holding = ms_survey_holding_at(surveyed, moment->first + i);
@@ -506,6 +511,8 @@ static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judg
         judgement->least_factor = headroom->least_factor;
     }
     judgement->rest_follows = is_in_the_middle(model, oom, judgement);
+    judgement->state_to_come_bytes =
+        ms_optimizer_state_to_come(model, at, ms_ledger_oom_moment(model, oom));
 }
 
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
@@ -547,6 +554,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     judgement->fitting_factor = judgement->most_factor = judgement->least_factor = 0;
     judgement->past_steps = 0;
     judgement->rest_follows = false;
+    judgement->state_to_come_bytes = 0;
     if (judgement->leak->all.round == MS_ROUND_STEP) {
         judgement->further_steps =
             further(&at->record.state, judgement->short_bytes, bytes_per_step(growth));

@@ -35,16 +35,17 @@ struct ms_judgement {
     uint64_t grown_bytes;           /* all growth */
     double fitting_factor;          /* the part of this batch that would have fitted, estimated; 0:
                                        unknown */
-    double most_factor;     /* no more than this part of it fits; 0: unknown, or fitting_factor is
-                               known */
-    double least_factor;    /* beside most_factor: this part fits even beside the state of an
-                               optimizer like Adam; 0: unknown */
-    bool rest_follows;      /* it ran out in the middle of a pass, before any step was over: what
-                               the rest of the step needs was never seen, and is not in most_factor
-                               or short_bytes */
-    bool of_the_model;      /* nearly all live memory is what a model needs for any batch */
-    bool of_one_line;       /* no model was called yet, and nearly all live memory is what one line
-                               asked for, time after time: there is no batch yet */
+    double most_factor;  /* no more than this part of it fits; 0: unknown, or fitting_factor is
+                            known */
+    double least_factor; /* beside most_factor: this part fits even beside the state of an
+                            optimizer like Adam; 0: unknown */
+    bool rest_follows;   /* it ran out in the middle of a pass, before any step was over: what
+                            the rest of the step needs was never seen, and is not in most_factor
+                            or short_bytes */
+    bool of_the_model;   /* nearly all live memory is what a model needs for any batch */
+    bool of_one_line;    /* no model was called yet, and nearly all live memory is what one line
+                            asked for, time after time: there is no batch yet */
+    uint64_t state_to_come_bytes; /* of the optimizer, with this request; 0: none, or unknown */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: for how many more the device would have lasted
                                without a cap */
     /* This step needs half as much again as any before it, or more: past_steps of them, their most

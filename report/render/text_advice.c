@@ -189,8 +189,14 @@ static void add_first_step(const struct ms_model *model, const struct ms_judgeme
                                judgement->verdict == MS_VERDICT_DEMAND ||
                                judgement->verdict == MS_VERDICT_SPILL_LIMIT;
 
-    if (asks_for_more && judgement->step == 1 && judgement->short_bytes > 0 &&
-        !(in_optimizer && has_loaded_state(model, oom->device))) {
+    if (in_optimizer && judgement->state_to_come_bytes > 0) {
+        ms_buffer_format(out,
+                         "         %sthe optimizer had not yet created all of its state: about %s "
+                         "of it were still to come, with this request\n",
+                         judgement->step == 1 ? "this was the first step, and " : "",
+                         MS_BYTES(judgement->state_to_come_bytes));
+    } else if (asks_for_more && judgement->step == 1 && judgement->short_bytes > 0 &&
+               !(in_optimizer && has_loaded_state(model, oom->device))) {
         ms_buffer_add(out, in_optimizer
                                ? "         this was the first step, and the optimizer had not yet "
                                  "created all of its state\n"

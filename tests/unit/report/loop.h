@@ -40,6 +40,7 @@ enum loop_site {
     LOOP_COMPILED,       /* train > a compiled model > Module._call_impl > Net.forward */
     LOOP_COMPILED_BACKWARD, /* autograd's thread > a graph of torch.compile > torch/_ops.py */
     LOOP_AVERAGE,           /* <module> > Average.__init__ */
+    LOOP_STATE_TOO,         /* train > Adam.step > Adam._init_group, another line */
     LOOP_REMEMBERED_TOO     /* train > Module._call_impl > Net.forward > Bank.add_values */
 };
 

@@ -169,3 +169,77 @@ Test(advice, for_an_evaluation_is_the_batch_that_the_program_named, .init = begi
                 "comes after it may need more; begin with half of that");
     expect_not_said("the rest of the step");
 }
+
+/* ---- the optimizer's state that is still to come ---- */
+
+#define WEIGHT (64 * MIB)
+#define LAYERS 8
+
+/* A pass through layers of one size; then the optimizer makes two values of each weight, weight by
+ * weight, up to so many of them. */
+static void die_in_the_optimizer(int values)
+{
+    uint64_t saved[LAYERS];
+
+    for (int layer = 0; layer < LAYERS; layer++) {
+        born(LOOP_PARAMETER, WEIGHT);
+    }
+    for (int layer = 0; layer < LAYERS; layer++) {
+        saved[layer] = born(LOOP_FORWARD, 16 * MIB);
+    }
+    for (int layer = 0; layer < LAYERS; layer++) {
+        born(LOOP_GRADIENT, WEIGHT);
+        died(saved[layer], 16 * MIB);
+    }
+    for (int value = 0; value < values; value++) {
+        born(value % 2 ? LOOP_STATE_TOO : LOOP_STATE, WEIGHT);
+    }
+    requested_bytes = WEIGHT;
+    dies_at(values % 2 ? LOOP_STATE_TOO : LOOP_STATE, MIB);
+}
+
+Test(advice, names_the_state_that_is_still_to_come)
+{
+    die_in_the_optimizer(9);
+    expect_said("this was the first step, and the optimizer had not yet created all of its state: "
+                "about 448.0 MiB of it were still to come, with this request\n");
+}
+
+Test(advice, names_no_state_that_does_not_follow_from_what_was_seen)
+{
+    die_in_the_optimizer(1);
+    expect_said("this was the first step, and the optimizer had not yet created all of its "
+                "state\n");
+}
+
+/* An update's temporary memory, when all state is there: its sizes are the weights', too. */
+Test(advice, names_no_state_where_all_is_there)
+{
+    for (int layer = 0; layer < LAYERS; layer++) {
+        born(LOOP_PARAMETER, WEIGHT);
+    }
+    died(born(LOOP_FORWARD, 16 * MIB), 16 * MIB);
+    for (int layer = 0; layer < LAYERS; layer++) {
+        born(LOOP_GRADIENT, WEIGHT);
+    }
+    for (int value = 0; value < 2 * LAYERS; value++) {
+        born(value % 2 ? LOOP_STATE_TOO : LOOP_STATE, WEIGHT);
+    }
+    born(LOOP_UPDATE, WEIGHT);
+    born(LOOP_UPDATE, WEIGHT);
+    requested_bytes = WEIGHT;
+    dies_at(LOOP_UPDATE, MIB);
+    expect_not_said("still to come");
+}
+
+/* What an optimizer asks for follows from the weights, whatever of it there is as yet. */
+Test(advice, for_the_first_state_that_does_not_fit_is_no_smaller_batch)
+{
+    born(LOOP_PARAMETER, GIB);
+    died(born(LOOP_FORWARD, 16 * MIB), 16 * MIB);
+    born(LOOP_GRADIENT, GIB);
+    requested_bytes = GIB;
+    dies_at(LOOP_STATE, MIB);
+    cr_expect(judgement.of_the_model);
+    expect_said("  next   a smaller model, ");
+}
