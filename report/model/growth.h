@@ -73,8 +73,9 @@ struct ms_growing_site {
     bool before_pass;   /* some of it was made between a model's call and its backward pass */
     double held;        /* as a slope: its last bytes, in allocations of mean size */
     double bytes_per_round, error, bytes_per_hour; /* error: 0 if found by rounds */
-    uint64_t since_step, since_ns;                 /* it was flat before; step 0: unknown */
-    uint64_t grown_bytes;                          /* since then */
+    double every;                  /* units from one time that it grew to the next; 0: unknown */
+    uint64_t since_step, since_ns; /* it was flat before; step 0: unknown */
+    uint64_t grown_bytes;          /* since then */
     uint64_t cap_at_step; /* for it alone, at that rate; 0: unknown, or not within 2^53 steps */
 };
 

@@ -440,6 +440,7 @@ static void find_largest(const struct joining *joining, const uint16_t *own, siz
             leak->largest_bytes_per_round = per_round;
             leak->all.site = row->site;
             leak->all.path_site = row->path_site;
+            leak->all.every = row->every;
             leak->all.kind = row->kind;
         }
     }

@@ -23,9 +23,13 @@ void ms_leak_add_line(const struct ms_model *model, const struct ms_leak *leak,
 /* Whether its pace is per time that something was left, and not per step. */
 bool ms_leak_is_each_time(const struct ms_leak *leak);
 
-/* "has kept 80.0 MiB more every step since step 2", or with another unit. asks: only segments were
- * seen, and the line asked for them. */
+/* "has kept 80.0 MiB more every step since step 2", or with another unit; and why it is only
+ * likely. asks: only segments were seen, and the line asked for them. */
 void ms_leak_add_pace(const struct ms_leak *leak, bool asks, struct ms_buffer *out);
+
+/* "80.0 MiB more every step", or "80.0 MiB more about every 5 steps (16.0 MiB a step on average)".
+ * in: follows "more". Not of MS_ROUND_TIME. */
+void ms_leak_add_every(const struct ms_growing_site *row, const char *in, struct ms_buffer *out);
 
 /* "80.0 MiB a step" */
 void ms_leak_add_rate(const struct ms_growing_site *row, double bytes_per_round,

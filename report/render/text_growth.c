@@ -84,9 +84,10 @@ static void add_alarm(const struct ms_model *model, const struct ms_growth *grow
         ms_buffer_format(out, ": %s more every hour (~)\n",
                          MS_BYTES((uint64_t)leak->all.bytes_per_hour));
     } else {
-        ms_buffer_format(out, ": %s more every step since step %s, %s by now",
-                         MS_BYTES((uint64_t)leak->all.bytes_per_round),
-                         MS_COUNT(leak->all.since_step), MS_BYTES(leak->all.grown_bytes));
+        ms_buffer_add(out, ": ");
+        ms_leak_add_every(&leak->all, "", out);
+        ms_buffer_format(out, " since step %s, %s by now", MS_COUNT(leak->all.since_step),
+                         MS_BYTES(leak->all.grown_bytes));
         if (leak->all.cap_at_step > 0) {
             ms_buffer_format(out, "; it hits the cap at step %s (~)",
                              MS_COUNT(leak->all.cap_at_step));

@@ -223,6 +223,25 @@ static double held_of(const struct ms_sampler *sampler, uint32_t id, uint64_t by
                : 0;
 }
 
+/* Steps from one rise to the next. 0: not every step was sampled, or the bytes also fell. */
+static double steps_apart(const struct ms_growth_clock *clock, const uint64_t *samples,
+                          size_t first)
+{
+    size_t rises = 0, first_rise = 0, last_rise = 0;
+
+    for (size_t i = first; i + 1 < clock->count; i++) {
+        if (samples[i + 1] < samples[i] || clock->step[i + 1] != clock->step[i] + 1) {
+            return 0;
+        }
+        if (samples[i + 1] > samples[i]) {
+            first_rise = rises == 0 ? i : first_rise;
+            last_rise = i;
+            rises++;
+        }
+    }
+    return rises > 1 ? (double)(last_rise - first_rise) / (double)(rises - 1) : 0;
+}
+
 /* samples_room: the room of a site's row, in samples. */
 static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samples_room,
                       size_t behind_oom, struct ms_buffer *growing)
@@ -252,6 +271,7 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
             .bytes_per_round = slope.bytes_per_step,
             .error = slope.error,
             .bytes_per_hour = per_hour(clock, &slope),
+            .every = clock->by_time ? 0 : steps_apart(clock, samples, slope.first),
             .since_step = clock->by_time ? 0 : clock->step[slope.first],
             .since_ns = clock->time_ns[slope.first],
             .grown_bytes = samples[last] - samples[slope.first],

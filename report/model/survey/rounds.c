@@ -268,6 +268,7 @@ static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t
     row->grown_bytes = sum_of(rounds, round_count);
     row->bytes_per_round =
         (double)row->grown_bytes / (double)round_count / apart / (steps > 0 ? steps : 1);
+    row->every = apart * (steps > 0 ? steps : 1);
     row->since_step = ms_step_at(sampler->model, row->since_ns);
     row->bytes_per_hour =
         time_ns > row->since_ns

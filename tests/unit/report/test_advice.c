@@ -243,3 +243,58 @@ Test(advice, for_the_first_state_that_does_not_fit_is_no_smaller_batch)
     cr_expect(judgement.of_the_model);
     expect_said("  next   a smaller model, ");
 }
+
+/* ---- growth's pace ---- */
+
+/* Weights that are copied after every fifth step: none of the steps keeps their mean. */
+Test(advice, tells_growth_that_comes_every_fifth_step_as_such)
+{
+    for (int number = 1; number <= 60; number++) {
+        step(number);
+        if (number % 5 == 0) {
+            born(LOOP_KEPT, KEPT);
+        }
+    }
+    dies(MIB);
+    expect_said("has kept 100.0 MiB more about every 5 steps (");
+    expect_said(" MiB a step on average)");
+    expect_not_said("every step since");
+}
+
+Test(advice, tells_growth_of_every_step_as_such)
+{
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        born(LOOP_KEPT, KEPT);
+    }
+    dies(MIB);
+    expect_said("has kept 100.0 MiB more every step since step 2.\n");
+    expect_not_said("only likely");
+}
+
+Test(advice, tells_why_growth_of_few_steps_is_only_likely)
+{
+    train_and_keep(4, 1);
+    expect_said("has kept 101.0 MiB more in each of 4 steps, 404.0 MiB in all; only likely, as it "
+                "was seen fewer than 8 times.\n");
+}
+
+Test(advice, tells_growth_of_a_few_later_steps_as_such)
+{
+    train_and_keep(10, 3);
+    expect_said("has kept 101.0 MiB more 3 times, about every 3 steps, 303.0 MiB in all; only "
+                "likely, as it was seen fewer than 8 times.\n");
+}
+
+Test(advice, tells_growth_of_calls_as_such)
+{
+    for (int call = 0; call < 10; call++) {
+        const uint64_t input = born(LOOP_INPUT, MIB);
+
+        born(LOOP_EVALUATION, KEPT);
+        died(input, MIB);
+    }
+    dies(MIB);
+    expect_said("has kept 100.0 MiB more with each of 10 calls of a model, 1000.0 MiB in all; only "
+                "likely, as no step ended in between.\n");
+}

@@ -22,8 +22,9 @@ Test(segments, that_a_loop_asks_for_again_are_likely)
     cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
     cr_assert_geq(growth->leak_count, 1);
     cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
-    expect_said("likely growth: net.py in Net.forward has asked for 116.7 MiB more in segments 12 "
-                "times");
+    expect_said(
+        "likely growth: net.py in Net.forward has asked for 116.7 MiB more in segments with "
+        "each of 12 calls of a model");
     expect_said("; which line keeps what is in them is not known");
     expect_said("run without MEMSHIM_TORCH=off to see its line");
 }
