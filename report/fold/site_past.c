@@ -98,6 +98,43 @@ static size_t end_of_life(const struct ms_site_table *table, size_t count, uint6
     return from ? from : count;
 }
 
+static bool is_optimizers(const struct ms_run_end *end, uint32_t site)
+{
+    const uint8_t doing = ms_landmarks_of(end->landmarks, site)->doing;
+
+    return doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
+}
+
+/* How many of the last frees came before an optimizer's step returned, if it was the last: its
+ * state may go before anything from the start does. What the step asked for last is most likely a
+ * result that it drops as it returns, if more of its memory goes after that; otherwise it is the
+ * state. */
+static size_t end_of_step(const struct ms_site_table *table, size_t count,
+                          const struct ms_run_end *end)
+{
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
+    size_t first = count, after = 0;
+    bool others = false;
+
+    for (size_t i = 0; i < count && is_optimizers(end, table->allocation_site); i++) {
+        if (past[i].site == table->allocation_site) {
+            first = first < i ? first : i;
+            after = i + 1;
+            others = false;
+        } else {
+            others = others || is_optimizers(end, past[i].site);
+        }
+    }
+    return others || first == count ? after : first;
+}
+
+/* Whether memory that the last step of an optimizer asked for outlived it. */
+static bool outlived_step(const struct ms_past *past, bool after_step, const struct ms_run_end *end)
+{
+    return is_optimizers(end, past->site) &&
+           (after_step || past->lifetimes->bytes[MS_LIFETIME_OPEN] > 0);
+}
+
 void ms_site_past_judge(struct ms_site_table *table, const struct ms_run_end *end)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
@@ -106,15 +143,19 @@ void ms_site_past_judge(struct ms_site_table *table, const struct ms_run_end *en
     const bool pass = table->past_phase % 2 == 1;
     const size_t pass_end = goes_on || !pass ? count : end_of_pass(table, count);
     const size_t life_end = end ? end_of_life(table, count, end->ran_out_ns) : count;
+    const size_t step_end = end && !pass ? end_of_step(table, life_end, end) : count;
 
-    for (size_t i = 0; i < count; i++) {
+    /* Backwards: other memory of the same site may have gone later. */
+    for (size_t i = count; i-- > 0;) {
         const bool own = past[i].born_phase == table->past_phase;
         const bool in_pass = pass && (own ? i < pass_end : goes_on);
+        const bool at_end =
+            i >= life_end || (end && own && !pass && outlived_step(&past[i], i >= step_end, end));
 
         settle_past(table, &past[i],
-                    i < life_end ? ms_lifetime_of(past[i].born_phase, table->past_phase, in_pass)
-                                 : ms_lifetime_at_end(past[i].born_phase, table->past_phase,
-                                                      in_pass, end->in_pass),
+                    at_end ? ms_lifetime_at_end(past[i].born_phase, table->past_phase, in_pass,
+                                                end->in_pass)
+                           : ms_lifetime_of(past[i].born_phase, table->past_phase, in_pass),
                     &table->outlived);
     }
     table->past.bytes = 0;

@@ -68,8 +68,9 @@ static void store_past(const struct ms_buffer *past, struct ms_buffer *out)
 
 void ms_site_table_store(const ms_site_table_t *table, struct ms_buffer *out)
 {
-    const uint64_t sums[] = {table->sampling_bytes, table->phase,     table->past_phase,
-                             table->phase_blocks,   table->most_left, table->allocation_ns};
+    const uint64_t sums[] = {table->sampling_bytes, table->phase,         table->past_phase,
+                             table->phase_blocks,   table->most_left,     table->allocation_ns,
+                             table->allocation_site};
 
     for (uint64_t i = 0; i < MS_DEVICE_COUNT; i++) {
         if (table->devices[i].end > 0) {
@@ -176,7 +177,7 @@ static bool load_past(ms_site_table_t *table, struct ms_words_in *in)
 
 bool ms_site_table_load(ms_site_table_t *table, struct ms_words_in *in)
 {
-    uint64_t sums[6];
+    uint64_t sums[7];
 
     for (uint64_t i; (i = ms_words_get_most(in, MS_DEVICE_COUNT)) != 0;) {
         if (!load_device(&table->devices[i - 1], in)) {
@@ -190,6 +191,7 @@ bool ms_site_table_load(ms_site_table_t *table, struct ms_words_in *in)
     table->phase_blocks = sums[3];
     table->most_left = sums[4];
     table->allocation_ns = sums[5];
+    table->allocation_site = (uint32_t)sums[6];
     if (!load_live(table, in) || !load_past(table, in)) {
         return false;
     }

@@ -157,6 +157,7 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
 
     ms_site_past_judge(table, NULL);
     table->allocation_ns = time_ns;
+    table->allocation_site = site_of(event);
     settle_fresh(device);
     device->live_bytes += event->bytes;
     table->phase_blocks++;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "allocator/base/buffer.h"
+#include "report/fold/landmarks.h"
 #include "report/fold/site_lifetimes.h"
 #include "report/trace/aggregate.h"
 #include "report/trace/sites.h"
@@ -55,6 +56,7 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t device, const struct m
 /* Ends the table after the last event: memory that is still live, or was freed since the last
  * allocation, counts as never freed. */
 struct ms_run_end {
+    const ms_landmarks_t *landmarks; /* of all sites */
     uint64_t ran_out_ns; /* when memory ran out, which causes all later frees; UINT64_MAX: never */
     bool in_pass;        /* a backward pass had not ended */
 };

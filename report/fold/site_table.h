@@ -63,6 +63,7 @@ struct ms_site_table {
     uint64_t phase_blocks;     /* born in this phase, and live */
     uint64_t most_left;        /* gradients of a pass: the most */
     uint64_t allocation_ns;    /* the newest */
+    uint32_t allocation_site;  /* its site */
     struct ms_buffer past;     /* struct ms_past: died since the last allocation */
     struct ms_buffer outlived; /* uint64_t, by pass: bytes that died after it */
     struct ms_buffer remained; /* likewise, of what was live at the end */

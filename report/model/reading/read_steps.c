@@ -76,7 +76,8 @@ static struct ms_run_end end_of(const struct ms_model *model)
     const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
     const uint32_t site = fatal ? fatal->record.state.site : 0;
 
-    return (struct ms_run_end){.ran_out_ns = fatal ? fatal->time_ns : UINT64_MAX,
+    return (struct ms_run_end){.landmarks = model->landmarks,
+                               .ran_out_ns = fatal ? fatal->time_ns : UINT64_MAX,
                                .in_pass = ms_landmarks_of(model->landmarks, site)->doing ==
                                           MS_DOING_BACKWARD};
 }

@@ -268,6 +268,7 @@ static void start(struct loop *loop, bool without_training)
                           .end = {.ran_out_ns = UINT64_MAX}};
     define_sites(&(struct target){.to = loop->definitions, .without_training = without_training});
     loop->landmarks = ms_landmarks_new(loop->definitions);
+    loop->end.landmarks = loop->landmarks;
     loop->steps = ms_steps_new(loop->landmarks);
 }
 

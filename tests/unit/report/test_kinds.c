@@ -11,6 +11,7 @@ enum { STEPS = 6, PARAMETERS = 8 };
 
 static struct loop loop;
 static bool resumed; /* the optimizer has its state */
+static uint64_t parameter_id, gradient_id;
 
 static void stop(void)
 {
@@ -53,10 +54,20 @@ static void train(bool dropped_at_once)
     }
 }
 
+/* A forward and its backward. */
+static void pass_once(void)
+{
+    const uint64_t saved = loop_born(&loop, LOOP_FORWARD, BYTES);
+
+    gradient_id = loop_born(&loop, LOOP_GRADIENT, BYTES);
+    loop_moment(&loop, LOOP_BACKWARD, BYTES);
+    loop_died(&loop, saved, BYTES);
+}
+
 static void start(void)
 {
     loop_start(&loop);
-    loop_born(&loop, LOOP_PARAMETER, BYTES);
+    parameter_id = loop_born(&loop, LOOP_PARAMETER, BYTES);
     loop_born(&loop, LOOP_COPY, BYTES);
 }
 
@@ -163,12 +174,86 @@ Test(kinds, of_a_run_that_runs_out_in_its_second_step)
     expect(LOOP_FORWARD, MS_KIND_ACTIVATIONS, 2 * BYTES);
 }
 
+/* Its first step was its last: at the end the state goes first, then the gradients, then the model.
+ * Which of the step's memory was to stay is seen from when it goes: what asked last, with the
+ * update's results, goes as the step returns. */
+static void end_after_the_first_step(const uint64_t *ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        loop_died(&loop, ids[i], BYTES);
+    }
+    loop_died(&loop, gradient_id, BYTES);
+    loop_died(&loop, parameter_id, BYTES);
+    loop_end(&loop);
+}
+
+Test(kinds, of_a_run_that_ends_after_its_first_step)
+{
+    uint64_t ids[4];
+
+    pass_once();
+    ids[2] = loop_born(&loop, LOOP_STATE, BYTES);
+    ids[3] = loop_born(&loop, LOOP_STATE, BYTES);
+    ids[0] = loop_born(&loop, LOOP_UPDATE, BYTES);
+    ids[1] = loop_born(&loop, LOOP_UPDATE, BYTES);
+    end_after_the_first_step(ids, 4);
+    expect(LOOP_STATE, MS_KIND_OPTIMIZER, 2 * BYTES);
+    expect(LOOP_UPDATE, MS_KIND_TEMPORARY, 2 * BYTES);
+    expect(LOOP_PARAMETER, MS_KIND_PARAMETERS, BYTES);
+}
+
+/* As of momentum, which is made last. */
+Test(kinds, of_a_first_step_that_makes_state_last)
+{
+    uint64_t ids[4];
+
+    pass_once();
+    ids[0] = loop_born(&loop, LOOP_UPDATE, BYTES);
+    ids[1] = loop_born(&loop, LOOP_UPDATE, BYTES);
+    ids[2] = loop_born(&loop, LOOP_STATE, BYTES);
+    ids[3] = loop_born(&loop, LOOP_STATE, BYTES);
+    end_after_the_first_step(ids, 4);
+    expect(LOOP_STATE, MS_KIND_OPTIMIZER, 2 * BYTES);
+    expect(LOOP_UPDATE, MS_KIND_TEMPORARY, 2 * BYTES);
+}
+
+/* As of a fused Adam: both parts of the state, parameter by parameter. */
+Test(kinds, of_a_first_step_that_makes_state_in_turn)
+{
+    uint64_t ids[4];
+
+    pass_once();
+    for (int i = 0; i < 4; i += 2) {
+        ids[i] = loop_born(&loop, LOOP_STATE, BYTES);
+        ids[i + 1] = loop_born(&loop, LOOP_UPDATE, BYTES);
+    }
+    end_after_the_first_step(ids, 4);
+    expect(LOOP_STATE, MS_KIND_OPTIMIZER, 2 * BYTES);
+    expect(LOOP_UPDATE, MS_KIND_OPTIMIZER, 2 * BYTES);
+}
+
+/* What is freed in between, as the last results of a forward, says nothing of what was there. */
+Test(kinds, of_a_run_that_ends_in_the_forward_after_its_first_step)
+{
+    uint64_t ids[3];
+
+    pass_once();
+    ids[1] = loop_born(&loop, LOOP_STATE, BYTES);
+    loop_moment(&loop, LOOP_UPDATE, BYTES);
+    ids[0] = loop_born(&loop, LOOP_EVALUATION, BYTES);
+    ids[2] = loop_born(&loop, LOOP_FORWARD, BYTES);
+    end_after_the_first_step(ids, 3);
+    expect(LOOP_STATE, MS_KIND_OPTIMIZER, BYTES);
+    expect(LOOP_UPDATE, MS_KIND_TEMPORARY, BYTES);
+}
+
 /* What waits for a backward pass that did not end is not kept. */
 Test(kinds, of_a_run_that_runs_out_in_a_backward_pass)
 {
     loop_born(&loop, LOOP_FORWARD, BYTES);
     loop_born(&loop, LOOP_BACKWARD, BYTES);
-    loop.end = (struct ms_run_end){.ran_out_ns = loop.time_ns + 1, .in_pass = true};
+    loop.end.ran_out_ns = loop.time_ns + 1;
+    loop.end.in_pass = true;
     loop_end(&loop);
     expect(LOOP_FORWARD, MS_KIND_ACTIVATIONS, BYTES);
     expect(LOOP_PARAMETER, MS_KIND_PARAMETERS, BYTES);
