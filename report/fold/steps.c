@@ -397,12 +397,15 @@ static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
     const uint64_t passes = found->passes;
     const struct optimizer *optimizer = best_optimizer(steps, passes);
     struct turnover turnover = find_turnover(steps, table, passes);
+    /* A pass in which the run ended may not have come to its gradients. */
+    const uint64_t whole = passes - steps->phase % 2;
     const bool drops = turnover.count == passes ||
-                       (turnover.count > 1 && passes - turnover.last <= turnover.longest);
+                       (turnover.count > 1 && whole <= turnover.last + turnover.longest);
     /* An optimizer that allocated nothing but its state may have run unseen ever since. */
     const bool silent = optimizer && lifetime_bytes(steps, table, optimizer->caller, false,
                                                     MS_LIFETIME_MOMENT) == 0;
 
+    found->optimizer_site = optimizer ? optimizer->site : 0;
     if (optimizer && !(silent && drops && turnover.count > optimizer->gaps)) {
         take_optimizer(optimizer, found);
     } else if (drops) {

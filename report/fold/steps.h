@@ -48,6 +48,7 @@ struct ms_recurrence {
     uint64_t evaluations;        /* phases: rows of batches between two steps */
     uint64_t evaluation_batches; /* calls of a model in these */
     uint32_t site;               /* one of the optimizer's, called where steps end; 0: none */
+    uint32_t optimizer_site;     /* likewise, also where dropped gradients were counted */
     uint64_t ended_ns;           /* when the last counted one had ended, as far as memory shows */
     uint64_t every;              /* `begins` has the time of one step in so many */
     struct ms_buffer begins;     /* uint64_t: when steps began; the first with the first call of a

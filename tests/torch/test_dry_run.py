@@ -45,6 +45,30 @@ while True:
     save()
 """
 
+# Its locals go as main ends: the state first, and the parameters with it.
+FIRST_STEP = """
+import sys, torch
+def main():
+    model = torch.nn.Linear(256, 256).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    loss = model(torch.ones(8, 256, device="cuda")).sum()
+    loss.backward()
+    optimizer.step()
+    sys.exit(3)
+main()
+"""
+
+# A search for the learning rate, in which no optimizer keeps anything.
+FINDER = """
+import torch
+model = torch.nn.Linear(256, 256).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+while True:
+    optimizer.zero_grad()
+    model(torch.ones(8, 256, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
 PIPELINE = """
 import torch, torch.distributed as dist
 dist.init_process_group("nccl")
@@ -256,6 +280,29 @@ class DryRun(unittest.TestCase):
         (rank,) = answer("--", sys.executable, "-c", code)["ranks"]
         self.assertGreater(rank["kinds"]["optimizer state"], 0)
         self.assertTrue(rank["optimizer_state"])
+
+    def test_dies_after_its_first_step(self) -> None:
+        """Its state goes before its parameters, and was made all the same; the line that called
+        the optimizer is named, and no number of steps before the answer's."""
+        script = harness.new_cache() / "first.py"
+        script.write_text(FIRST_STEP)
+        done = dry_run("--json", "--", sys.executable, str(script))
+        said = json.loads(done.stdout)
+        self.assertEqual((said["end"], said["status"]), ("failed", 3), done.stderr[-4000:])
+        (rank,) = said["ranks"]
+        self.assertEqual(rank["steps"], 1)
+        self.assertTrue(rank["optimizer_state"])
+        self.assertEqual(rank["optimizer_line"], "first.py:8 in main")
+
+    def test_two_optimizers(self) -> None:
+        """Where the first makes no state, the answer says that another may come."""
+        script = harness.new_cache() / "finder.py"
+        script.write_text(FINDER)
+        done = dry_run("--", sys.executable, str(script))
+        self.assertEqual(done.returncode, 0, done.stderr[-4000:])
+        self.assertIn("no optimizer made state: the command is stopped", done.stderr)
+        self.assertIn("seen, and no optimizer state", done.stdout)
+        self.assertIn("If another optimizer comes later", done.stdout)
 
     def test_two_schedules(self) -> None:
         """Of blocks that another stream used: each can be had again at once where its end is known

@@ -127,6 +127,11 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_add(out, "It was stopped then. What comes later may need more, as an evaluation, "
                            "longer inputs or\nanother phase: --steps N runs N steps.\n");
     }
+    if (answer->end == MS_DRY_STOPPED && rank && rank->steps > 0 && !rank->is_loop &&
+        !rank->has_state) {
+        ms_buffer_add(out, "Plain SGD makes no state. If another optimizer comes later, as after a "
+                           "search for the\nlearning rate, give an N that reaches it.\n");
+    }
     if (answer->end == MS_DRY_FAILED) {
         add_asked(&answer->asked, out);
     } else if (answer->end == MS_DRY_ENDED && !rank) {
@@ -204,11 +209,22 @@ static void add_nccl(const struct ms_card *card, const struct ms_dry_rank *rank,
     }
 }
 
+/* A script may have several, as of a search for the learning rate before training. */
+static void add_optimizer(const struct ms_dry_rank *rank, struct ms_buffer *out)
+{
+    if (rank->optimizer_line[0]) {
+        ms_buffer_add(out, "  steps    of the optimizer that is called by ");
+        ms_buffer_add(out, rank->optimizer_line);
+        ms_buffer_add(out, "\n");
+    }
+}
+
 static void add_rank_detail(const struct ms_card *card, const struct ms_dry_rank *rank,
                             struct ms_buffer *out)
 {
     const struct ms_headroom *headroom = &rank->headroom;
 
+    add_optimizer(rank, out);
     if (headroom->known) {
         ms_buffer_format(out, "  stays    %s; %s follow the batch\n",
                          MS_BYTES(headroom->persistent_bytes), MS_BYTES(headroom->per_step_bytes));
@@ -361,6 +377,9 @@ static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
     ms_json_count(json, "steps", rank->steps);
     ms_json_flag(json, "loop", rank->is_loop);
     ms_json_flag(json, "optimizer_state", rank->has_state);
+    if (rank->optimizer_line[0]) {
+        ms_json_text(json, "optimizer_line", rank->optimizer_line);
+    }
     ms_json_flag(json, "out_of_memory", rank->died_of_oom);
     ms_json_count(json, "peak_live_bytes", rank->peak_live_bytes);
     ms_json_count(json, "peak_tensor_bytes", rank->peak_tensor_bytes);

@@ -22,11 +22,12 @@ struct ms_dry_batch {
 
 /* One process with a device: the memory of its main device. */
 struct ms_dry_rank {
-    char folder[256]; /* of its trace, the last component */
-    int32_t rank;     /* -1: none */
-    uint64_t steps;   /* of the optimizer; 0: none was seen */
-    bool is_loop;     /* they are turns of a loop, and no backward pass was seen */
-    bool has_state;   /* an optimizer made its state */
+    char folder[256];         /* of its trace, the last component */
+    int32_t rank;             /* -1: none */
+    uint64_t steps;           /* of the optimizer; 0: none was seen */
+    bool is_loop;             /* they are turns of a loop, and no backward pass was seen */
+    bool has_state;           /* an optimizer made its state */
+    char optimizer_line[256]; /* that calls the optimizer; empty: unknown */
     bool died_of_oom;
     uint64_t peak_live_bytes, peak_reserved_bytes, peak_charged_bytes;
     uint64_t peak_tensor_bytes;         /* PyTorch's max_memory_allocated; 0: it reported none */

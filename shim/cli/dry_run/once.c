@@ -168,6 +168,22 @@ static void complain_of_host(const struct ms_dry_host *host)
     }
 }
 
+/* Not how many steps: the command makes more of them until it has ended, and the answer counts
+ * all. */
+static void say_stopped(const struct watch *watch, const struct ms_dry_progress *progress)
+{
+    if (watch->wanted_steps > 0) {
+        complain("--steps %s: as many were seen, and the command is stopped",
+                 MS_COUNT(watch->wanted_steps));
+    } else if (progress->all_have_state) {
+        complain("the optimizer's state and a step after it were seen: the command is stopped");
+    } else if (progress->trains) {
+        complain("steps were seen, in which no optimizer made state: the command is stopped");
+    } else {
+        complain("a loop was seen, whose peak has stood still: the command is stopped");
+    }
+}
+
 static int look(void *ctx)
 {
     struct command_watch *watch = ctx;
@@ -199,9 +215,7 @@ static int look(void *ctx)
         return 0;
     }
     watch->asked_ns = ms_clock_ns();
-    complain("%s step%s seen%s: the command is stopped", MS_COUNT(progress.least_steps),
-             progress.least_steps == 1 ? "" : "s",
-             progress.all_have_state ? ", and the optimizer's state" : "");
+    say_stopped(watch, &progress);
     return SIGTERM;
 }
 

@@ -93,6 +93,21 @@ static void take_peak(const struct ms_model *model, int device, struct ms_dry_ra
     }
 }
 
+static void name_optimizer(const struct ms_model *model, struct ms_dry_rank *rank)
+{
+    struct ms_buffer line = {0};
+
+    if (model->recurrence.optimizer_site > 0) {
+        ms_site_add_line(model, model->recurrence.optimizer_site, &line);
+        ms_site_add_user(model, model->recurrence.optimizer_site, &line);
+    }
+    ms_buffer_append(&line, "", 1);
+    if (!line.failed) {
+        (void)snprintf(rank->optimizer_line, sizeof(rank->optimizer_line), "%s", line.at);
+    }
+    ms_buffer_free(&line);
+}
+
 /* The largest batch, with the card's own memory for everything else, and the same cost of live
  * bytes as in this run. */
 static void find_batch(const struct ms_dry_rank *rank, const struct ms_card *card, int ground,
@@ -152,6 +167,7 @@ static void take_rank(struct ms_model *model, const struct ms_dry_answer *answer
     if (model->survey) {
         rank->headroom = model->survey->devices[device].headroom;
         take_peak(model, device, rank);
+        name_optimizer(model, rank);
         /* Some optimizers make it beforehand. */
         rank->has_state = rank->has_state || rank->kind_bytes[MS_KIND_OPTIMIZER] > 0;
     }

@@ -110,6 +110,17 @@ Test(steps, an_optimizer_that_allocates_nothing)
     expect(6, 12);
 }
 
+/* It is killed in a pass that has made no gradients yet, and did not cease to drop them. */
+Test(steps, a_run_that_ends_in_a_pass)
+{
+    for (int step = 0; step < 6; step++) {
+        backward(true);
+        drop();
+    }
+    forward();
+    expect(6, 7);
+}
+
 /* Its state is made when a parameter first has a gradient, which tells of no other step. */
 Test(steps, an_optimizer_that_makes_its_state_and_is_silent_then)
 {
