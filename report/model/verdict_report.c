@@ -22,6 +22,8 @@
 
 #define LINE_PARTS 9u /* all else is at most one in so many of what one line asked for */
 
+#define FEWEST_PARTS 2u /* of a block, before it is known to be made longer */
+
 #define FEWEST_STEPS_BEFORE 3u /* to compare a step with them */
 
 #define MOST_HOLDINGS 100 /* holdings, before lines are joined */
@@ -515,6 +517,42 @@ static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judg
         ms_optimizer_state_to_come(model, at, ms_ledger_oom_moment(model, oom));
 }
 
+/* What the line of that site holds at the out-of-memory. */
+static uint64_t held_at_line(const struct ms_model *model, size_t oom, uint32_t site)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
+    const struct ms_survey_device *surveyed =
+        &model->survey->devices[ms_model_oom_at(model, oom)->device];
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; moment && i < moment->count; i++) {
+        const struct ms_holding *holding = ms_survey_holding_at(surveyed, moment->first + i);
+
+        bytes += ms_site_at_one_line(model, holding->site, site) ? holding->bytes : 0;
+    }
+    return bytes;
+}
+
+/* Whether the line that keeps more and more asked for all that it keeps once more, and as much
+ * more as it grows each time: one block that is made anew. */
+static void find_lengthened(const struct ms_model *model, size_t oom,
+                            struct ms_judgement *judgement)
+{
+    const struct ms_oom_state *state = &ms_model_oom_at(model, oom)->record.state;
+    const struct ms_leak *leak = judgement->leak;
+    const uint64_t pace =
+        (uint64_t)(leak->largest_bytes_per_round * (leak->all.every > 1 ? leak->all.every : 1));
+    const uint64_t held = ms_site_at_one_line(model, leak->all.site, state->site)
+                              ? held_at_line(model, oom, state->site)
+                              : 0;
+
+    if (held >= FEWEST_PARTS * pace && state->requested_bytes >= held + pace / 2 &&
+        state->requested_bytes <= held + pace + pace / 2) {
+        judgement->lengthened_bytes = held;
+        judgement->lengthened_by_bytes = state->requested_bytes - held;
+    }
+}
+
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
@@ -559,5 +597,6 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
         judgement->further_steps =
             further(&at->record.state, judgement->short_bytes, bytes_per_step(growth));
     }
+    find_lengthened(model, oom, judgement);
     say_growth(model, judgement->leak, judgement->why, sizeof(judgement->why));
 }

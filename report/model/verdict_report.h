@@ -46,6 +46,9 @@ struct ms_judgement {
     bool of_one_line;    /* no model was called yet, and nearly all live memory is what one line
                             asked for, time after time: there is no batch yet */
     uint64_t state_to_come_bytes; /* of the optimizer, with this request; 0: none, or unknown */
+    uint64_t lengthened_bytes; /* MS_VERDICT_GROWTH: kept by the line that asked, if the request is
+                                  the same block once more, and longer; 0: not so */
+    uint64_t lengthened_by_bytes; /* the request is longer by so much */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: for how many more the device would have lasted
                                without a cap */
     /* This step needs half as much again as any before it, or more: past_steps of them, their most

@@ -255,9 +255,26 @@ static void add_loaded(const struct ms_model *model, const struct ms_judgement *
                        "and let go of what was loaded\n");
 }
 
+/* A list that only ever gets one more is not this: here two blocks are there at once. */
+static void add_lengthened(const struct ms_judgement *judgement, const struct ms_model_oom *oom,
+                           struct ms_buffer *out)
+{
+    ms_buffer_format(
+        out,
+        "  next   look for what keeps that line's result: it is made anew and longer each time. "
+        "The request of %s is the %s that are kept and %s more, and while it is filled both are "
+        "there: limit its length, fill a buffer that is made once, or keep it on the host\n",
+        MS_BYTES(oom->record.state.requested_bytes), MS_BYTES(judgement->lengthened_bytes),
+        MS_BYTES(judgement->lengthened_by_bytes));
+}
+
 void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
                       const struct ms_judgement *judgement, const struct ms_model_oom *oom)
 {
+    if (judgement->lengthened_bytes > 0) {
+        add_lengthened(judgement, oom, out);
+        return;
+    }
     ms_buffer_format(out, "  next   %s", advice(model, judgement, oom));
     add_missing(judgement, out);
     add_first_step(model, judgement, oom, out);

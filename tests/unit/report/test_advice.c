@@ -298,3 +298,51 @@ Test(advice, tells_growth_of_calls_as_such)
     expect_said("has kept 100.0 MiB more with each of 10 calls of a model, 1000.0 MiB in all; only "
                 "likely, as no step ended in between.\n");
 }
+
+/* ---- a block that is made anew, and longer ---- */
+
+static void make_longer(uint64_t part)
+{
+    uint64_t result = 0, result_bytes = 0;
+
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        if (result) {
+            died(result, result_bytes);
+        }
+        result_bytes = (uint64_t)number * part;
+        result = born(LOOP_KEPT, result_bytes);
+    }
+}
+
+Test(advice, for_a_block_that_is_copied_into_a_longer_one_is_to_say_so)
+{
+    make_longer(KEPT);
+    requested_bytes = 13 * KEPT;
+    dies_at(LOOP_KEPT, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_said("  next   look for what keeps that line's result: it is made anew and longer each "
+                "time. The request of 1.27 GiB is the 1.17 GiB that are kept and 100.0 MiB more, "
+                "and while it is filled both are there: ");
+}
+
+/* The request is another line's, or it is of one more of many blocks. */
+Test(advice, for_a_block_that_another_line_asks_for_is_not_to_say_so)
+{
+    make_longer(KEPT);
+    requested_bytes = 13 * KEPT;
+    dies_at(LOOP_INPUT, MIB);
+    expect_not_said("made anew");
+}
+
+Test(advice, for_one_more_of_many_blocks_is_not_to_say_so)
+{
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        born(LOOP_KEPT, KEPT);
+    }
+    requested_bytes = KEPT;
+    dies_at(LOOP_KEPT, MIB);
+    expect_said(OF_NONE);
+    expect_not_said("made anew");
+}
