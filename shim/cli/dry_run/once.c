@@ -170,7 +170,7 @@ static void complain_of_host(const struct ms_dry_host *host)
 
 /* Not how many steps: the command makes more of them until it has ended, and the answer counts
  * all. */
-static void say_stopped(const struct watch *watch, const struct ms_dry_progress *progress)
+static void say_stopped(const struct command_watch *watch, const struct ms_dry_progress *progress)
 {
     if (watch->wanted_steps > 0) {
         complain("--steps %s: as many were seen, and the command is stopped",
