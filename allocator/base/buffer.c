@@ -61,7 +61,7 @@ void ms_buffer_append(struct ms_buffer *buffer, const char *from, size_t bytes)
 {
     char *to = ms_buffer_extend(buffer, bytes);
 
-    if (to && bytes > 0) { /* nothing may come from nowhere, which memcpy forbids */
+    if (to && bytes > 0) { /* memcpy forbids a null `from`, even for 0 bytes */
         memcpy(to, from, bytes);
     }
 }

@@ -33,7 +33,7 @@ void ms_path_read_from(const struct ms_model *model, uint32_t innermost, struct 
     const struct ms_python_definition *node;
 
     path->count = 0;
-    /* A caller's number is smaller: this ends. */
+    /* The loop ends: the number of a caller is smaller than that of the node. */
     for (uint32_t at = innermost;
          path->count < MS_PATH_DEPTH && (node = ms_definitions_python(model->definitions, at));
          at = node->caller) {

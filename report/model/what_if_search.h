@@ -8,9 +8,10 @@
 
 struct ms_recording;
 
-/* recording: of the device of the out-of-memory that ended the run, with this state; the part after
- * it is cut off. Fills the caps, and counts the replays; the caller sets the sizes of `found`.
- * False: it could not be replayed. */
+/* Searches for the caps with which the run would have got past the out-of-memory that ended it.
+ * state: of that out-of-memory. recording: of its device; what came after it is cut off. Fills the
+ * caps of `found`, and counts the replays; the caller sets the sizes. False: the recording could
+ * not be replayed. */
 bool ms_what_if_search(struct ms_recording *recording, const struct ms_oom_state *state,
                        uint64_t most_operations, struct ms_what_if *found);
 

@@ -11,8 +11,8 @@
 
 #define MS_PROGRESS_LINE_BYTES 128
 
-/* Begins to show the progress of trace `number` (from 1) of `of`, if it has all taken long enough
- * since the first of them. */
+/* Begins a bar for trace `number` (from 1) of `of` traces. The bar appears once reading has taken
+ * long enough, counted from the first trace. */
 void ms_progress_begin(size_t number, size_t of);
 
 /* Removes the bar. */

@@ -202,8 +202,8 @@ static ms_status_t halt_locked(struct ms_device *device, struct standstill_trial
         return MS_OK;
     }
     ms_gate_open();
-    /* Another answer of the driver's (host functions may not call it; the device failed) means that
-     * nothing can move now either. */
+    /* Any other answer of the driver's means, too, that nothing can move now: a host function may
+     * not call it, or the device has failed. */
     return status == MS_ERR_NOT_READY ? MS_ERR_NOT_READY : MS_ERR_NOT_SUPPORTED;
 }
 

@@ -301,8 +301,8 @@ void ms_serve_range_among_maps(uint64_t addr, uint64_t bytes)
 }
 
 /* Whether the address is the pool's, or of a block of another process that is open here. The
- * program mapped nothing there: to it that is memory which was allocated otherwise, for which the
- * driver refuses every call about mappings. */
+ * program did not map that memory itself, and the driver refuses calls about mappings for memory
+ * that was allocated in another way. */
 static bool is_not_of_program(CUdeviceptr_v2 at)
 {
     struct ms_import_view opened;

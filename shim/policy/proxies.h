@@ -21,8 +21,8 @@
 struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t size,
                                   unsigned long long flags);
 
-/* The application reserved addresses while this device was current; if PyTorch did, pages will lie
- * there. And: it frees the reservation. */
+/* Notes that the application reserved addresses while this device was current: a reservation of
+ * PyTorch's will hold its pages. The second function notes that the application freed it. */
 void ms_proxies_reserved(const struct ms_device *device, CUdeviceptr_v2 addr, uint64_t bytes);
 void ms_proxies_reservation_gone(const struct ms_reservation *reservation);
 

@@ -92,8 +92,9 @@ static uint64_t fewest_steps(const struct ms_model *model)
     return !calls_models && ms_model_has_tensors(model) ? MORE_THAN_LAYERS : MS_LOOP_FEWEST_STEPS;
 }
 
-/* Whether the run may be such a loop. If it died in its first forward, it may have called the
- * model's parts one by one: so it has no rounds. */
+/* Whether the run may be such a loop. A run that calls a model and ended by an out-of-memory is not
+ * taken for one: it may have died in its first forward, which calls the model's parts one by one,
+ * so that nothing came round. */
 static bool may_loop(const struct ms_model *model)
 {
     return ms_landmarks_first_call(model->landmarks) == UINT32_MAX || !ms_model_fatal_oom(model);

@@ -111,8 +111,9 @@ void ms_map_take(struct ms_map *map, const struct ms_event *event, bool arena)
 
 /* ---- pictures ---- */
 
-/* One row of a segment's column. One pass finds the sites with most of it: if there are more than
- * it can follow, each new one takes from all. */
+/* One row of a segment's column, and the sites with most bytes in it, found in one pass. If there
+ * are more sites than the row can count, a new one replaces the one with fewest bytes, unless it
+ * has fewer itself. */
 struct map_row {
     uint64_t live_bytes, mapped_bytes, host_bytes, arena_bytes;
     struct {

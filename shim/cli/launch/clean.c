@@ -165,7 +165,7 @@ static bool remove_ours(void *ctx, int folder, const char *name)
     return true;
 }
 
-/* Removes, of a run, its processes' folders and its own files. */
+/* Removes one entry of a run's folder: the folder of a process, or a file of the run itself. */
 static bool remove_from_run(void *ctx, int folder, const char *name)
 {
     int process = openat(folder, name, OUR_FOLDER);

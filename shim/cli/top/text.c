@@ -238,7 +238,7 @@ static void add_cell(enum column column, const char *text, struct ms_buffer *out
     }
 }
 
-/* The program's name, which may be anything, as far as there is room. */
+/* Adds the program's name, cut to the room. It may hold any bytes. */
 static void add_program(const struct ms_top_process *process, size_t room, struct ms_buffer *out)
 {
     char plain[MS_PLAIN_BYTES * MS_PROGRAM_BYTES];
