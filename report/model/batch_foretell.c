@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "allocator/base/arithmetic.h"
 #include "report/replay/course.h"
 #include "report/replay/replay.h"
 #include "report/replay/torch_alone.h"
@@ -88,18 +89,13 @@ static enum outcome foretell_by(const struct ms_batch_run *near, const struct ms
     return outcome;
 }
 
-static uint64_t apart(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : b - a;
-}
-
 static const struct ms_batch_run *nearest(const struct ms_batch_run *runs, size_t count,
                                           uint64_t batch)
 {
     const struct ms_batch_run *found = runs;
 
     for (size_t i = 1; i < count; i++) {
-        if (apart(runs[i].batch, batch) < apart(found->batch, batch)) {
+        if (ms_apart(runs[i].batch, batch) < ms_apart(found->batch, batch)) {
             found = &runs[i];
         }
     }
@@ -129,7 +125,7 @@ static const struct ms_batch_run *companion(const struct ms_batch_run *runs, siz
     for (size_t i = 0; i < count; i++) {
         const int mine = merit(near, &runs[i], batch),
                   so_far = best ? merit(near, best, batch) : -1;
-        const bool nearer = best && apart(runs[i].batch, batch) < apart(best->batch, batch);
+        const bool nearer = best && ms_apart(runs[i].batch, batch) < ms_apart(best->batch, batch);
 
         if (&runs[i] != near && (mine > so_far || (mine == so_far && nearer == (mine % 2 == 1)))) {
             best = &runs[i];

@@ -2,6 +2,8 @@
 /* Foretells a batch by a line through two runs. */
 #include "report/model/batch_search.h"
 
+#include "allocator/base/arithmetic.h"
+
 #define MOST (UINT64_C(1) << 32)
 
 struct ms_batch_bounds ms_batch_bounds(const struct ms_batch_point *points, size_t count)
@@ -19,11 +21,6 @@ struct ms_batch_bounds ms_batch_bounds(const struct ms_batch_point *points, size
     return bounds;
 }
 
-static uint64_t apart(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : b - a;
-}
-
 /* The point nearest to the memory, except `other`. */
 static const struct ms_batch_point *nearest(const struct ms_batch_point *points, size_t count,
                                             uint64_t room_bytes, const struct ms_batch_point *other)
@@ -31,8 +28,8 @@ static const struct ms_batch_point *nearest(const struct ms_batch_point *points,
     const struct ms_batch_point *found = NULL;
 
     for (size_t i = 0; i < count; i++) {
-        if (&points[i] != other && (!found || apart(points[i].needs_bytes, room_bytes) <
-                                                  apart(found->needs_bytes, room_bytes))) {
+        if (&points[i] != other && (!found || ms_apart(points[i].needs_bytes, room_bytes) <
+                                                  ms_apart(found->needs_bytes, room_bytes))) {
             found = &points[i];
         }
     }

@@ -2,6 +2,7 @@
 /* Makes the rows of a ledger out of the counters of one moment. */
 #include "report/model/ledger.h"
 
+#include "allocator/base/arithmetic.h"
 #include "report/model/model.h"
 #include "report/model/survey.h"
 
@@ -35,16 +36,6 @@ static void add(struct list *list, struct ms_ledger_row row, uint64_t bytes)
         row.bytes = bytes;
         list->rows[list->count++] = row;
     }
-}
-
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* With the pool off the framework's segments are forwarded allocations: the ground under the
@@ -95,9 +86,9 @@ static void add_live(struct list *list, const struct ms_counters *counters,
  * on the host. */
 static uint64_t on_host(const struct ms_counters *counters, uint64_t live, uint64_t moved)
 {
-    const uint64_t held = smaller(counters->host_chunk_bytes, live);
-    const uint64_t chunks = smaller(held, moved);
-    const uint64_t least = held > 0 ? minus(live, ms_counters_reserved(counters)) : 0;
+    const uint64_t held = ms_least(counters->host_chunk_bytes, live);
+    const uint64_t chunks = ms_least(held, moved);
+    const uint64_t least = held > 0 ? ms_less(live, ms_counters_reserved(counters)) : 0;
 
     return chunks > least ? chunks : least;
 }
@@ -106,7 +97,7 @@ uint64_t ms_ledger_forwarded_live(const struct ms_counters *counters)
 {
     return driver_is_ground(counters)
                ? 0
-               : smaller(counters->forwarded_block_bytes, ms_counters_live(counters));
+               : ms_least(counters->forwarded_block_bytes, ms_counters_live(counters));
 }
 
 uint64_t ms_ledger_least_on_host(const struct ms_counters *counters)
@@ -148,7 +139,7 @@ static void add_charged(struct list *list, const struct ms_counters *counters,
 
     add(list, forwarded, below);
     add(list, host, away);
-    add(list, holes, minus(reserved, live - below - away));
+    add(list, holes, ms_less(reserved, live - below - away));
     if (!counters->outside) {
         add(list, application, counters->owner_bytes[MS_OWNER_APPLICATION]);
     }
@@ -176,9 +167,9 @@ static struct seen seen_in_sample(const struct ms_counters *counters)
         .known = counters->samples > 0,
         .free_estimated = charged != counters->sampled_charged_bytes,
         .others_known = counters->sampled_others_bytes != UINT64_MAX,
-        .free_bytes =
-            minus(counters->sampled_free_bytes, minus(charged, counters->sampled_charged_bytes)) +
-            minus(counters->sampled_charged_bytes, charged),
+        .free_bytes = ms_less(counters->sampled_free_bytes,
+                              ms_less(charged, counters->sampled_charged_bytes)) +
+                      ms_less(counters->sampled_charged_bytes, charged),
         .others_bytes = counters->sampled_others_bytes,
     };
 }
@@ -204,17 +195,17 @@ static void add_free(struct list *list, const struct ms_counters *counters, cons
                                 .what = "free below the cap",
                                 .part = MS_LEDGER_FREE,
                                 .kind = MS_KIND_COUNT};
-    const uint64_t below_bytes = minus(counters->cap_bytes, ms_counters_charged(counters));
+    const uint64_t below_bytes = ms_less(counters->cap_bytes, ms_counters_charged(counters));
 
     if (!seen->known) {
         add(list, row, below_bytes);
         return;
     }
     row.estimated = seen->free_estimated;
-    add(list, row, smaller(below_bytes, seen->free_bytes));
+    add(list, row, ms_least(below_bytes, seen->free_bytes));
     row.name = "free_above_cap";
     row.what = "free on the device, above the cap";
-    add(list, row, minus(seen->free_bytes, below_bytes));
+    add(list, row, ms_less(seen->free_bytes, below_bytes));
 }
 
 static void add_others(struct list *list, const struct seen *seen)
@@ -242,8 +233,8 @@ static void add_unexplained(struct list *list, uint64_t total_bytes)
     for (size_t i = 0; i < list->count; i++) {
         const uint64_t bytes = list->rows[i].bytes;
 
-        sum_bytes = list->rows[i].negative ? minus(sum_bytes, bytes)
-                                           : sum_bytes + smaller(bytes, UINT64_MAX - sum_bytes);
+        sum_bytes = list->rows[i].negative ? ms_less(sum_bytes, bytes)
+                                           : sum_bytes + ms_least(bytes, UINT64_MAX - sum_bytes);
     }
     row.negative = sum_bytes > total_bytes;
     row.bytes = row.negative ? sum_bytes - total_bytes : total_bytes - sum_bytes;

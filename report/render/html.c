@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "allocator/base/arithmetic.h"
 #include "report/render/formats.h"
 #include "report/render/forms.h"
 #include "report/render/merged.h"
@@ -209,11 +210,6 @@ static void add_sources(struct ms_json *json, const struct ms_model *model, bool
 
 /* ---- one process ---- */
 
-static uint64_t left_out(size_t count, size_t most)
-{
-    return count > most ? count - most : 0;
-}
-
 /* One in `scale` of the usual amounts. */
 static void add_process(struct ms_json *json, const struct ms_model *model, size_t scale,
                         bool no_source)
@@ -233,10 +229,10 @@ static void add_process(struct ms_json *json, const struct ms_model *model, size
     ms_format_json_limited(model, json, "report", NULL, &limits);
     ms_json_add_surveys(json, model, &frames, scale);
     ms_json_add_frame_table(json, "frames", &frames);
-    ms_json_count(json, "ooms_left_out", left_out(ms_model_oom_count(model), limits.ooms));
+    ms_json_count(json, "ooms_left_out", ms_less(ms_model_oom_count(model), limits.ooms));
     ms_json_count(
         json, "thresholds_left_out",
-        left_out(model->thresholds.bytes / sizeof(struct ms_model_threshold), limits.thresholds));
+        ms_less(model->thresholds.bytes / sizeof(struct ms_model_threshold), limits.thresholds));
     ms_json_open(json, "series", '[');
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         if (model->devices[i].used) {

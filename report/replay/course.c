@@ -12,13 +12,13 @@
 
 /* ---- extracting it ---- */
 
-static bool is_birth(const struct ms_operation *operation)
+static bool is_allocation(const struct ms_operation *operation)
 {
     return operation->kind == MS_OPERATION_TENSOR_ALLOC ||
            (operation->kind == MS_OPERATION_ALLOC && operation->arena == MS_RECORDED_NONE);
 }
 
-static bool is_death(const struct ms_operation *operation)
+static bool is_free(const struct ms_operation *operation)
 {
     return operation->kind == MS_OPERATION_TENSOR_FREE || operation->kind == MS_OPERATION_FREE;
 }
@@ -33,8 +33,8 @@ static bool is_charge(const struct ms_operation *operation)
 static bool take(struct ms_recording *course, const struct ms_operation *operation,
                  uint32_t *numbers)
 {
-    const bool born = is_birth(operation);
-    const bool died = is_death(operation) && numbers[operation->object] != UNNUMBERED;
+    const bool born = is_allocation(operation);
+    const bool died = is_free(operation) && numbers[operation->object] != UNNUMBERED;
     struct ms_operation *taken;
 
     if (!born && !died && !is_charge(operation)) {
@@ -125,7 +125,7 @@ static bool are_alike(const struct pair *pair, const struct ms_operation *near,
     if (!near || !other || near->kind != other->kind) {
         return near == other;
     }
-    return is_death(near)    ? pair->near.partners[near->object] == other->object
+    return is_free(near)     ? pair->near.partners[near->object] == other->object
            : is_charge(near) ? true
                              : is_plausible(pair, near->bytes, other->bytes);
 }
@@ -135,7 +135,7 @@ static bool may_be_alike(const struct pair *pair, const struct ms_operation *nea
                          const struct ms_operation *other)
 {
     return are_alike(pair, near, other) ||
-           (near && other && near->kind == other->kind && is_death(near) &&
+           (near && other && near->kind == other->kind && is_free(near) &&
             pair->near.partners[near->object] == UNNUMBERED &&
             pair->other.partners[other->object] == UNNUMBERED);
 }
@@ -219,7 +219,7 @@ static bool tell_both(struct pair *pair)
 {
     const struct ms_operation *near = ahead(&pair->near, 0), *other = ahead(&pair->other, 0);
 
-    if (is_birth(near)) {
+    if (is_allocation(near)) {
         pair->near.partners[near->object] = other->object;
         pair->other.partners[other->object] = near->object;
     }
@@ -248,7 +248,7 @@ static bool is_of_one(const struct side *side)
 {
     const struct ms_operation *operation = ahead(side, 0);
 
-    return is_death(operation) && side->partners[operation->object] == UNNUMBERED;
+    return is_free(operation) && side->partners[operation->object] == UNNUMBERED;
 }
 
 static bool tell_next(struct pair *pair)
@@ -265,7 +265,7 @@ static bool tell_next(struct pair *pair)
     if (find_meeting(pair, &near_by, &other_by)) {
         return tell_apart(pair, near_by, other_by);
     }
-    return near->kind == other->kind && is_birth(near) && tell_both(pair);
+    return near->kind == other->kind && is_allocation(near) && tell_both(pair);
 }
 
 static bool tell_all(struct pair *pair)

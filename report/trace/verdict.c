@@ -6,19 +6,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
 #include "report/trace/verdict_rule.h"
-
-/* Saturating sums, for a state that may be damaged: they stop at the largest value, and at 0. */
-static uint64_t plus(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
 
 const char *ms_verdict_name(enum ms_verdict verdict)
 {
@@ -54,14 +44,14 @@ struct analysis {
 static struct analysis analyse(const struct ms_oom_state *state)
 {
     struct analysis a = {.terms = ms_verdict_terms(state)};
-    const uint64_t given = plus(state->reclaimable_bytes, state->pending_bytes);
-    const uint64_t in_the_way = minus(state->charged_bytes, given);
+    const uint64_t given = ms_plus(state->reclaimable_bytes, state->pending_bytes);
+    const uint64_t in_the_way = ms_less(state->charged_bytes, given);
 
     a.nearest = ms_verdict_nearest(&a.terms);
     a.need_bytes = ms_verdict_need_bytes(&a.terms);
     a.room_bytes = ms_verdict_room_bytes(&a.terms);
-    a.to_be_had_bytes = minus(a.room_bytes, in_the_way);
-    a.short_bytes = minus(plus(in_the_way, a.terms.piece_bytes), a.room_bytes);
+    a.to_be_had_bytes = ms_less(a.room_bytes, in_the_way);
+    a.short_bytes = ms_less(ms_plus(in_the_way, a.terms.piece_bytes), a.room_bytes);
     if (a.short_bytes == 0 && !a.terms.torch_refused && a.terms.driver_error == 0) {
         a.short_bytes = ms_verdict_lacking_bytes(&a.terms);
     }
@@ -337,14 +327,14 @@ static void say_limit(const struct ms_oom_state *state, const struct analysis *a
                       size_t text_bytes)
 {
     char used[MS_UNIT_TEXT_BYTES], limit[MS_UNIT_TEXT_BYTES], enough[MS_UNIT_TEXT_BYTES];
-    const uint64_t used_bytes = minus(state->spill_limit_bytes, state->spill_left_bytes);
+    const uint64_t used_bytes = ms_less(state->spill_limit_bytes, state->spill_left_bytes);
 
     snprintf(text, text_bytes,
              "live memory takes %s of the %s of host memory that it may move to "
              "(MEMSHIM_SPILL_LIMIT); with the request it needs at least %s",
              ms_bytes_text(used_bytes, used, sizeof(used)),
              ms_bytes_text(state->spill_limit_bytes, limit, sizeof(limit)),
-             ms_bytes_text(plus(used_bytes, a->short_bytes), enough, sizeof(enough)));
+             ms_bytes_text(ms_plus(used_bytes, a->short_bytes), enough, sizeof(enough)));
 }
 
 static void say_driver_limit(const struct ms_oom_state *state, const struct analysis *a, char *text,

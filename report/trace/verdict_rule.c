@@ -3,38 +3,19 @@
  * both. */
 #include "report/trace/verdict_rule.h"
 
+#include "allocator/base/arithmetic.h"
+
 #define NOTHING_LEFT_PART 100 /* of a bound: less than this part of it left beside the need */
 
-/* Saturating sums, for a state that may be damaged: they stop at the largest value, and at 0. */
-static uint64_t plus(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* ---- the terms ---- */
+/* ---- the terms; sums that cannot overflow, for the state may be damaged ---- */
 
 /* The bytes that the driver's own limit leaves this process; UINT64_MAX: there is none, or it does
  * not count. It does not if more is in use than it allows (a setting for MPS means nothing without
  * MPS), or if something else is tighter. */
 static uint64_t driver_bytes(const struct ms_oom_state *state)
 {
-    const uint64_t held = minus(state->charged_bytes, state->context_bytes);
-    const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
+    const uint64_t held = ms_less(state->charged_bytes, state->context_bytes);
+    const uint64_t left = ms_less(state->device_total_bytes, state->other_process_bytes);
     const bool drivers =
         state->limited_by == MS_LIMITED_BY_CGROUP || state->limited_by == MS_LIMITED_BY_MPS;
 
@@ -43,11 +24,11 @@ static uint64_t driver_bytes(const struct ms_oom_state *state)
     }
 
     const uint64_t room =
-        minus(state->limit_bytes, minus(state->limit_used_bytes, state->charged_bytes));
+        ms_less(state->limit_bytes, ms_less(state->limit_used_bytes, state->charged_bytes));
 
     /* The driver may report as free only what its limit leaves: the rest then looks like other
      * processes' memory, more or less. */
-    return room < state->cap_bytes && room <= plus(left, left / 32) ? room : UINT64_MAX;
+    return room < state->cap_bytes && room <= ms_plus(left, left / 32) ? room : UINT64_MAX;
 }
 
 /* An older trace counts memory on the host as live on the device, except the part that cannot fit
@@ -55,14 +36,14 @@ static uint64_t driver_bytes(const struct ms_oom_state *state)
 static void guess_terms(const struct ms_oom_state *state, struct ms_verdict_terms *terms)
 {
     const bool forwarded = state->pinned_by == MS_PINNED_BY_POOL_OFF;
-    const uint64_t chunks = plus(plus(state->pool_bytes, state->application_bytes),
-                                 forwarded ? state->forwarded_bytes : 0);
-    const uint64_t given = plus(state->reclaimable_bytes, state->pending_bytes);
+    const uint64_t chunks = ms_plus(ms_plus(state->pool_bytes, state->application_bytes),
+                                    forwarded ? state->forwarded_bytes : 0);
+    const uint64_t given = ms_plus(state->reclaimable_bytes, state->pending_bytes);
     const bool limited = state->spill_left_bytes < state->spill_limit_bytes &&
                          terms->piece_bytes > state->spill_left_bytes;
 
-    terms->fixed_bytes = minus(state->charged_bytes, chunks);
-    terms->live_bytes = smaller(state->live_bytes, minus(chunks, given));
+    terms->fixed_bytes = ms_less(state->charged_bytes, chunks);
+    terms->live_bytes = ms_least(state->live_bytes, ms_less(chunks, given));
     terms->movable_bytes = limited ? terms->live_bytes : 0;
 }
 
@@ -72,11 +53,11 @@ struct ms_verdict_terms ms_verdict_terms(const struct ms_oom_state *state)
     struct ms_verdict_terms terms = {
         .pending_bytes = state->pending_bytes,
         .request_bytes = state->requested_bytes,
-        .piece_bytes = larger(state->requested_bytes, state->refused_bytes),
+        .piece_bytes = ms_most(state->requested_bytes, state->refused_bytes),
         .device_bytes = device,
-        .others_leave_bytes = minus(device, state->other_process_bytes),
+        .others_leave_bytes = ms_less(device, state->other_process_bytes),
         .driver_bytes = driver_bytes(state),
-        .cap_bytes = smaller(state->cap_bytes, device),
+        .cap_bytes = ms_least(state->cap_bytes, device),
     };
 
     if (terms.driver_bytes < UINT64_MAX) {
@@ -85,22 +66,24 @@ struct ms_verdict_terms ms_verdict_terms(const struct ms_oom_state *state)
     if (state->terms_known) {
         terms.fixed_bytes = state->fixed_bytes;
         /* What was born in a hole whose memory had gone elsewhere may lie on the host as well. */
-        terms.live_bytes = smaller(minus(state->live_bytes, state->spilled_bytes),
-                                   minus(state->charged_bytes, state->fixed_bytes));
-        terms.movable_bytes = smaller(state->movable_bytes, terms.live_bytes);
+        terms.live_bytes = ms_least(ms_less(state->live_bytes, state->spilled_bytes),
+                                    ms_less(state->charged_bytes, state->fixed_bytes));
+        terms.movable_bytes = ms_least(state->movable_bytes, terms.live_bytes);
     } else {
         guess_terms(state, &terms);
     }
-    terms.spillable_bytes = smaller(terms.movable_bytes, state->spill_left_bytes);
-    terms.hole_bytes = minus(state->charged_bytes,
-                             plus(terms.fixed_bytes, plus(terms.live_bytes, terms.pending_bytes)));
-    terms.free_bytes = minus(ms_verdict_room_bytes(&terms), state->charged_bytes);
+    terms.spillable_bytes = ms_least(terms.movable_bytes, state->spill_left_bytes);
+    terms.hole_bytes =
+        ms_less(state->charged_bytes,
+                ms_plus(terms.fixed_bytes, ms_plus(terms.live_bytes, terms.pending_bytes)));
+    terms.free_bytes = ms_less(ms_verdict_room_bytes(&terms), state->charged_bytes);
     if (state->driver_free_known) {
-        terms.free_bytes = smaller(terms.free_bytes, state->driver_free_bytes);
+        terms.free_bytes = ms_least(terms.free_bytes, state->driver_free_bytes);
     }
-    const bool gave_up = state->source == MS_OOM_TORCH && state->refused_bytes == 0 &&
-                         terms.piece_bytes <= plus(terms.free_bytes, plus(state->reclaimable_bytes,
-                                                                          terms.pending_bytes));
+    const bool gave_up =
+        state->source == MS_OOM_TORCH && state->refused_bytes == 0 &&
+        terms.piece_bytes <=
+            ms_plus(terms.free_bytes, ms_plus(state->reclaimable_bytes, terms.pending_bytes));
 
     terms.torch_refused = gave_up && state->driver_error == 0;
     terms.driver_error = gave_up ? state->driver_error : 0;
@@ -147,8 +130,8 @@ enum ms_verdict ms_verdict_nearest(const struct ms_verdict_terms *terms)
 
 uint64_t ms_verdict_need_bytes(const struct ms_verdict_terms *terms)
 {
-    return minus(plus(plus(terms->fixed_bytes, terms->live_bytes), terms->request_bytes),
-                 terms->spillable_bytes);
+    return ms_less(ms_plus(ms_plus(terms->fixed_bytes, terms->live_bytes), terms->request_bytes),
+                   terms->spillable_bytes);
 }
 
 bool ms_verdict_nothing_left(const struct ms_verdict_terms *terms)
@@ -160,21 +143,21 @@ bool ms_verdict_nothing_left(const struct ms_verdict_terms *terms)
 
 uint64_t ms_verdict_lacking_bytes(const struct ms_verdict_terms *terms)
 {
-    return minus(terms->piece_bytes, terms->free_bytes);
+    return ms_less(terms->piece_bytes, terms->free_bytes);
 }
 
 bool ms_verdict_lacked_holes(const struct ms_verdict_terms *terms)
 {
     const uint64_t lacking = ms_verdict_lacking_bytes(terms);
 
-    return lacking > 0 && lacking <= plus(terms->hole_bytes, terms->pending_bytes);
+    return lacking > 0 && lacking <= ms_plus(terms->hole_bytes, terms->pending_bytes);
 }
 
 /* The bytes in use and the piece, less the bytes that the host would take. */
 static uint64_t with_piece(const struct ms_verdict_terms *terms, uint64_t to_host_bytes)
 {
-    return minus(plus(plus(terms->fixed_bytes, terms->live_bytes), terms->piece_bytes),
-                 to_host_bytes);
+    return ms_less(ms_plus(ms_plus(terms->fixed_bytes, terms->live_bytes), terms->piece_bytes),
+                   to_host_bytes);
 }
 
 /* Counts as limited also if the bytes would just fit, but lay in the last corners of a full

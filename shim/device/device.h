@@ -101,7 +101,7 @@ struct ms_device {
     _Atomic uint64_t fall_bytes;      /* once charged bytes fall below this, the present threshold
                                          is left */
     _Atomic unsigned thresholds_said; /* bit t: its line was logged */
-    _Atomic bool emergency_told;      /* the last line about it said that it began */
+    _Atomic bool emergency_logged;    /* the last line about it said that it began */
     _Atomic uint64_t over_due_ns;     /* CLOCK_MONOTONIC: before this no line says that it is
                                          over */
     _Atomic uint64_t ease_due_ns;     /* likewise: before this no memory is taken to end one */

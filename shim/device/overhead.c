@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
@@ -156,11 +157,6 @@ void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason rea
 
 /* --- corrections ------------------------------------------------------------------------------ */
 
-static uint64_t above(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /* The device chunks that the pool holds. Not its charge: that comes before the driver's call, and
  * includes pages of a framework that have no chunk yet. */
 static uint64_t pool_bytes(const struct ms_device *device)
@@ -184,7 +180,7 @@ static uint64_t surplus_bytes(struct ms_device *device)
         !ms_device_used_bytes(device, &used_bytes)) {
         return 0;
     }
-    const uint64_t surplus = above(contexts + pool, used_bytes);
+    const uint64_t surplus = ms_less(contexts + pool, used_bytes);
     if (pool_bytes(device) != pool) {
         return 0;
     }
@@ -231,12 +227,12 @@ uint64_t ms_overhead_guess(struct ms_device *device)
     uint64_t used_bytes = 0;
     uint64_t charged = atomic_load(&device->budget.charged_bytes);
     if (used_by_own(device, &used_bytes) && used_bytes != 0) {
-        return above(used_bytes, charged);
+        return ms_less(used_bytes, charged);
     }
     if (!ms_device_used_bytes(device, &used_bytes)) {
         return 0;
     }
-    uint64_t guess = above(used_bytes, charged);
+    uint64_t guess = ms_less(used_bytes, charged);
     return guess < GUESS_BYTES ? guess : GUESS_BYTES;
 }
 

@@ -21,8 +21,6 @@
 #define EASE_WAIT_NS  (60 * MS_NS_PER_S) /* least time between two emergencies that memshim ends */
 #define EASE_CHECK_NS (MS_NS_PER_S / 10) /* least time between two checks */
 
-static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
-
 static const char *what_follows(const struct ms_device *device, int state)
 {
     if (state == 2) {
@@ -54,26 +52,26 @@ static void say_threshold(struct ms_device *device, int state, uint64_t charged,
 {
     const struct share_text share = share_of(device, charged, limit);
     const bool again = atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state);
-    const bool over_was_told = state == 3 && !atomic_exchange(&device->emergency_told, true);
-    if (again && over_was_told) {
+    const bool over_was_logged = state == 3 && !atomic_exchange(&device->emergency_logged, true);
+    if (again && over_was_logged) {
         ms_say("device %d: emergency again, %s", device->ordinal, share.text);
     } else {
         ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s, %s%s", device->ordinal,
-               threshold_names[state], share.text, what_follows(device, state));
+               ms_threshold_name((uint64_t)state), share.text, what_follows(device, state));
     }
 }
 
 /* At most once a minute: memory may be short for a moment in each step. */
 static void say_over(struct ms_device *device, uint64_t charged, uint64_t limit)
 {
-    if (!atomic_load_explicit(&device->emergency_told, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&device->emergency_logged, memory_order_relaxed)) {
         return;
     }
     const uint64_t now = ms_clock_ns();
     uint64_t due = atomic_load(&device->over_due_ns);
     if (now >= due &&
         atomic_compare_exchange_strong(&device->over_due_ns, &due, now + OVER_WAIT_NS) &&
-        atomic_exchange(&device->emergency_told, false)) {
+        atomic_exchange(&device->emergency_logged, false)) {
         const struct share_text share = share_of(device, charged, limit);
         ms_say("device %d: the emergency is over, %s", device->ordinal, share.text);
     }

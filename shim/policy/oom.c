@@ -115,23 +115,18 @@ static struct ms_driver_limit limit_of_group(const struct ms_device *device)
     return asked.limit;
 }
 
-static uint64_t less(uint64_t bytes, uint64_t other_bytes)
-{
-    return bytes > other_bytes ? bytes - other_bytes : 0;
-}
-
 /* The part of the charged bytes that stays in the way wherever the rest lies. Without a pool,
  * chunks of the program's own may hold a framework's tensors. */
 static uint64_t fixed_bytes(const struct ms_device *device, const struct ms_arenas_stats *tensors,
                             const struct ms_oom_state *state)
 {
-    const uint64_t outside_bytes = less(state->live_bytes, state->pool_bytes);
+    const uint64_t outside_bytes = ms_less(state->live_bytes, state->pool_bytes);
     if (device->pool) {
         return state->context_bytes + state->forwarded_bytes +
-               less(state->application_bytes, outside_bytes);
+               ms_less(state->application_bytes, outside_bytes);
     }
     return state->context_bytes +
-           less(state->forwarded_bytes, atomic_load(&device->forwarded_call_bytes)) +
+           ms_less(state->forwarded_bytes, atomic_load(&device->forwarded_call_bytes)) +
            (tensors->allocations > 0 ? 0 : state->application_bytes);
 }
 
@@ -155,7 +150,7 @@ static enum ms_unspilled_by unspilled_by(const struct ms_device *device, enum ms
     }
     /* Usually some live memory remains that fills no whole granule. */
     return state->movable_bytes < state->requested_bytes &&
-                   state->movable_bytes < less(state->live_bytes, state->spilled_bytes) / 2
+                   state->movable_bytes < ms_less(state->live_bytes, state->spilled_bytes) / 2
                ? MS_UNSPILLED_PINNED
                : MS_UNSPILLED_UNKNOWN;
 }

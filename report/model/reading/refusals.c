@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "allocator/base/arithmetic.h"
 #include "report/model/reading/reading.h"
 #include "report/read/log_entries.h"
 
@@ -96,11 +97,6 @@ void ms_refusals_meet(struct ms_refusals *refusals, uint64_t device, uint64_t by
     refusals->smallest_open[device] = smallest;
 }
 
-static uint64_t apart(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : b - a;
-}
-
 /* Whether a request repeats a refused one, as an allocator (JAX's) or a persistent program does: if
  * almost nothing came or went in between, it is the same event. Each of PyTorch's own errors is for
  * a separate request of the program's. */
@@ -112,7 +108,7 @@ static bool asked_again(const struct ms_model *model, const struct ms_model_oom 
 
     return before->device == now->device && a->source == MS_OOM_DRIVER &&
            b->source == MS_OOM_DRIVER && a->requested_bytes == b->requested_bytes &&
-           apart(a->live_bytes, b->live_bytes) < a->requested_bytes / SAME_PARTS &&
+           ms_apart(a->live_bytes, b->live_bytes) < a->requested_bytes / SAME_PARTS &&
            now->record.allocations - before->record.allocations <= SAME_ALLOCATIONS &&
            before->recovered == now->recovered && before->verdict == now->verdict &&
            ms_definitions_same_python(model->definitions, (uint32_t)a->site, (uint32_t)b->site);

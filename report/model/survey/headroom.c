@@ -3,6 +3,7 @@
  * have fitted. No result if the run's memory followed something other than its batch. */
 #include <string.h>
 
+#include "allocator/base/arithmetic.h"
 #include "report/model/survey/state.h"
 #include "report/read/batch.h"
 #include "report/trace/verdict_rule.h"
@@ -39,11 +40,6 @@ uint64_t ms_headroom_factor_ppm(size_t index)
     return index < MS_HEADROOM_FACTORS ? quarters[index] * UINT64_C(250000) : 0;
 }
 
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /* ---- while the records are read ---- */
 
 /* Bytes that a step leaves behind, which stay live at every later moment. */
@@ -68,7 +64,7 @@ static void note_passing(struct ms_sampler *sampler, uint64_t fixed, uint64_t sc
 void ms_sampler_note_headroom(struct ms_sampler *sampler)
 {
     const uint64_t scaling = sampler->scaling_bytes;
-    const uint64_t fixed = minus(sampler->live_bytes, scaling);
+    const uint64_t fixed = ms_less(sampler->live_bytes, scaling);
     struct ms_headroom *headroom = &sampler->to->headroom;
 
     sampler->risen = false;
@@ -85,18 +81,18 @@ void ms_sampler_note_headroom(struct ms_sampler *sampler)
             headroom->following_bytes[i] = scaling;
         }
     }
-    note_passing(sampler, minus(fixed, kept_bytes(sampler)), scaling);
+    note_passing(sampler, ms_less(fixed, kept_bytes(sampler)), scaling);
 }
 
 /* The failed request belongs to the pass: it counts as needed by the batch. */
 void ms_sampler_note_fatal(struct ms_sampler *sampler, uint64_t requested_bytes)
 {
-    const uint64_t fixed = minus(sampler->live_bytes, sampler->scaling_bytes);
+    const uint64_t fixed = ms_less(sampler->live_bytes, sampler->scaling_bytes);
 
     memcpy(sampler->kinds_at_end, sampler->kind_bytes, sizeof(sampler->kinds_at_end));
     sampler->kept_at_end = kept_bytes(sampler);
     sampler->live_at_end = sampler->live_bytes;
-    note_passing(sampler, minus(fixed, sampler->kept_at_end),
+    note_passing(sampler, ms_less(fixed, sampler->kept_at_end),
                  sampler->scaling_bytes + requested_bytes);
 }
 
@@ -259,7 +255,7 @@ static double largest_with(const struct ms_sampler *sampler, uint64_t room, uint
     for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
         bytes[i] = sampler->passing_bytes[i] + following_bytes / QUARTERS * quarters[i];
     }
-    (void)find_largest(bytes, minus(room, fixed_bytes), &largest);
+    (void)find_largest(bytes, ms_less(room, fixed_bytes), &largest);
     return largest;
 }
 
@@ -268,7 +264,7 @@ static uint64_t room_at(const struct ms_oom_state *state)
 {
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
 
-    return minus(ms_verdict_room_bytes(&terms), terms.fixed_bytes);
+    return ms_less(ms_verdict_room_bytes(&terms), terms.fixed_bytes);
 }
 
 /* The same for a batch that is to run: the last part of a device is never filled. */
@@ -277,7 +273,7 @@ static uint64_t usable_at(const struct ms_oom_state *state)
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
     const uint64_t room = ms_verdict_room_bytes(&terms);
 
-    return minus(room - room / LAST_PART, terms.fixed_bytes);
+    return ms_less(room - room / LAST_PART, terms.fixed_bytes);
 }
 
 /* Whether the batch may not have been carried before, beside all that stays. */
@@ -296,8 +292,8 @@ static void find_fitting(const struct ms_sampler *sampler, const struct ms_model
     const uint64_t *kinds = sampler->kinds_at_end;
     const uint64_t kept = sampler->kept_at_end, others = kinds[MS_KIND_PERSISTENT];
     const uint64_t states = has_state(sampler, fatal) ? 0
-                                                      : minus(STATES * kinds[MS_KIND_PARAMETERS],
-                                                              kinds[MS_KIND_OPTIMIZER]);
+                                                      : ms_less(STATES * kinds[MS_KIND_PARAMETERS],
+                                                                kinds[MS_KIND_OPTIMIZER]);
     double least, most;
 
     if (!is_in_first_steps(&sampler->model->recurrence) || has_kept_more(sampler)) {
@@ -327,10 +323,10 @@ static double most_that_passes(const struct ms_sampler *sampler, const struct ms
     const uint64_t free_bytes = ms_model_hides_tensors(sampler->model)
                                     ? ms_verdict_terms(&fatal->record.state).hole_bytes
                                     : 0;
-    const uint64_t following =
-        minus(sampler->live_at_end + fatal->record.state.requested_bytes, model_bytes + free_bytes);
+    const uint64_t following = ms_less(sampler->live_at_end + fatal->record.state.requested_bytes,
+                                       model_bytes + free_bytes);
     const double most =
-        following > 0 ? (double)minus(room_at(&fatal->record.state) + free_bytes, model_bytes) /
+        following > 0 ? (double)ms_less(room_at(&fatal->record.state) + free_bytes, model_bytes) /
                             (double)following
                       : 0;
 
@@ -381,7 +377,7 @@ void ms_survey_judge_headroom(struct ms_sampler *sampler)
     headroom->why = why_unknown(sampler);
     headroom->known = !headroom->why;
     headroom->batch = ms_batch_samples(sampler->model->header.options);
-    headroom->beside_bytes = minus(charged, reserved);
+    headroom->beside_bytes = ms_less(charged, reserved);
     headroom->cap_bytes = sums->now.cap_bytes;
     if (fatal) {
         judge_dead(sampler, fatal, headroom);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/arithmetic.h"
+
 #define CELL_SITES    8u /* of a cell, followed at once */
 #define COLUMN_LENGTH (MS_SURVEY_BUCKETS / MS_MAP_COLUMNS)
 
@@ -202,23 +204,18 @@ static void add_set(const struct ms_survey_device *device, uint8_t index, struct
     }
 }
 
-static uint64_t over(uint64_t whole, uint64_t part)
-{
-    return whole > part ? whole - part : 0;
-}
-
 /* The state of most of it. */
 static struct ms_map_cell cell_of(const struct map_row *row, uint64_t row_bytes)
 {
-    const uint64_t device_bytes = over(row->mapped_bytes, row->host_bytes);
+    const uint64_t device_bytes = ms_less(row->mapped_bytes, row->host_bytes);
     const uint64_t live = row->live_bytes < device_bytes ? row->live_bytes : device_bytes;
     const uint64_t known =
         row->mapped_bytes > row->arena_bytes ? row->mapped_bytes : row->arena_bytes;
     const uint64_t parts[] = {
-        [MS_MAP_NOTHING] = over(row_bytes, known),
+        [MS_MAP_NOTHING] = ms_less(row_bytes, known),
         [MS_MAP_LIVE] = live,
-        [MS_MAP_HOLE] = over(device_bytes, live),
-        [MS_MAP_TAKEN] = over(row->arena_bytes, row->mapped_bytes),
+        [MS_MAP_HOLE] = ms_less(device_bytes, live),
+        [MS_MAP_TAKEN] = ms_less(row->arena_bytes, row->mapped_bytes),
         [MS_MAP_SPILLED] = row->host_bytes,
     };
     struct ms_map_cell cell = {.state = MS_MAP_LIVE};

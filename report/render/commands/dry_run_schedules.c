@@ -3,6 +3,7 @@
  * it ends somewhere between that and the moment when the host waits for it. */
 #include "report/render/commands/dry_run_parts.h"
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
 
 /* Pages and blocks of two runs may differ by so much by chance. */
@@ -36,7 +37,7 @@ static uint64_t peak(const struct ms_dry_answer *answer)
 
 static bool differ(uint64_t a, uint64_t b)
 {
-    return (a > b ? a - b : b - a) > NOISE_BYTES;
+    return ms_apart(a, b) > NOISE_BYTES;
 }
 
 static bool agree(const struct ms_dry_answer *answer)
