@@ -5,6 +5,7 @@
 #ifndef MEMSHIM_REPORT_MODEL_KINDS_H
 #define MEMSHIM_REPORT_MODEL_KINDS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "report/fold/landmarks.h"
@@ -25,6 +26,13 @@ enum ms_kind {
     MS_KIND_UNKNOWN,
     MS_KIND_COUNT
 };
+
+/* Whether a model needs it for any batch. */
+static inline bool ms_kind_is_of_model(enum ms_kind kind)
+{
+    return kind == MS_KIND_PARAMETERS || kind == MS_KIND_GRADIENTS || kind == MS_KIND_OPTIMIZER ||
+           kind == MS_KIND_COMMUNICATION;
+}
 
 /* The kinds of one site's memory. If its blocks have several, `kind` is the largest at the peak, or
  * over all if none was live then, and shares has each. */

@@ -264,12 +264,6 @@ static uint64_t step_of(const struct ms_model *model, const struct ms_model_oom 
     return ms_step_at(model, ends && oom->time_ns > ended_ns ? ended_ns : oom->time_ns);
 }
 
-static bool is_models(enum ms_kind kind)
-{
-    return kind == MS_KIND_PARAMETERS || kind == MS_KIND_GRADIENTS || kind == MS_KIND_OPTIMIZER ||
-           kind == MS_KIND_COMMUNICATION;
-}
-
 /* Whether the requesting site already holds similar memory, or is an optimizer's. */
 static bool asks_for_model(const struct ms_model *model, const struct ms_model_oom *oom,
                            const struct ms_survey_moment *moment)
@@ -284,7 +278,7 @@ static bool asks_for_model(const struct ms_model *model, const struct ms_model_o
         const struct ms_holding *holding = ms_survey_holding_at(surveyed, moment->first + i);
 
         if (holding->site == oom->record.state.site) {
-            return is_models((enum ms_kind)holding->kind);
+            return ms_kind_is_of_model((enum ms_kind)holding->kind);
         }
     }
     return false;
@@ -321,7 +315,7 @@ static bool is_of_the_model(const struct ms_model *model, size_t oom)
         return false;
     }
     for (int kind = 0; kind < MS_KIND_COUNT; kind++) {
-        bytes += is_models((enum ms_kind)kind) ? moment->kind_bytes[kind] : 0;
+        bytes += ms_kind_is_of_model((enum ms_kind)kind) ? moment->kind_bytes[kind] : 0;
     }
 
     const uint64_t made = sum_made(model, at, moment);

@@ -54,6 +54,10 @@ void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int
 void ms_text_add_asked(struct ms_buffer *out, const struct ms_model *model, uint32_t site,
                        const struct ms_survey_moment *moment);
 
+/* The callers of that line, in the program's own Python: for a function that training and
+ * evaluation share they show which it was. Nothing if there are none. */
+void ms_text_add_callers(struct ms_buffer *out, const struct ms_model *model, uint32_t site);
+
 /* What helps: the line `next`, and those below it that continue it. */
 struct ms_judgement;
 void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,

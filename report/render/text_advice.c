@@ -46,6 +46,13 @@ static bool is_most_of(const struct ms_oom_state *state)
     return state->requested_bytes > state->device_total_bytes / 2;
 }
 
+static bool asks_for_one_tensor(const struct ms_judgement *judgement,
+                                const struct ms_model_oom *oom)
+{
+    return (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP) &&
+           judgement->short_bytes > 0 && is_most_of(&oom->record.state);
+}
+
 static bool is_of_a_call(const struct ms_model *model, const struct ms_leak *leak)
 {
     return ms_landmarks_of(model->landmarks, leak->all.site)->doing == MS_DOING_FORWARD;
@@ -255,6 +262,53 @@ static void add_loaded(const struct ms_model *model, const struct ms_judgement *
                        "and let go of what was loaded\n");
 }
 
+/* The first of two large tensors may be of no more use when the second one is made. What a model
+ * keeps is. */
+static void add_beside(const struct ms_model *model, const struct ms_judgement *judgement,
+                       const struct ms_model_oom *oom, struct ms_buffer *out)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, ms_judged_fatal(model));
+    struct ms_held_line line;
+
+    if (!asks_for_one_tensor(judgement, oom) || !moment ||
+        ms_held_lines(model, (int)oom->device, moment, MS_KIND_COUNT, &line, 1) == 0) {
+        return;
+    }
+    if (!ms_kind_is_of_model((enum ms_kind)line.kind) && line.bytes >= judgement->short_bytes &&
+        line.bytes >= oom->record.state.requested_bytes / 2) {
+        ms_buffer_format(out, "         %s of ", MS_BYTES(line.bytes));
+        ms_buffer_add(out, line.text.at);
+        ms_buffer_add(out, " are live beside it, and without them it fits: let go of them first "
+                           "(del), if they are not needed together\n");
+    }
+    ms_held_lines_free(&line, 1);
+}
+
+/* Which capture it was that keeps the free memory. */
+static void add_captured(const struct ms_model *model, const struct ms_judgement *judgement,
+                         const struct ms_model_oom *oom, struct ms_buffer *out)
+{
+    struct ms_kind_row kinds[MS_KIND_ROWS];
+    struct ms_buffer rows = {0};
+
+    if (judgement->verdict != MS_VERDICT_FRAGMENTATION ||
+        oom->record.state.pinned_by != MS_PINNED_BY_CAPTURE) {
+        return;
+    }
+    ms_site_rows(model, (int)oom->device, &rows);
+    ms_kind_rows(model, (int)oom->device, &rows, kinds);
+    ms_buffer_free(&rows);
+
+    const struct ms_kind_row *graphs = &kinds[MS_KIND_GRAPHS];
+
+    if (graphs->largest_bytes > 0) {
+        ms_buffer_add(out, "         most of that was asked for at ");
+        ms_site_add_line(model, graphs->largest_site, out);
+        ms_buffer_add(out, "\n");
+        ms_text_add_callers(out, model, graphs->largest_site);
+    }
+}
+
 /* A list that only ever gets one more is not this: here two blocks are there at once. */
 static void add_lengthened(const struct ms_judgement *judgement, const struct ms_model_oom *oom,
                            struct ms_buffer *out)
@@ -277,6 +331,8 @@ void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
     }
     ms_buffer_format(out, "  next   %s", advice(model, judgement, oom));
     add_missing(judgement, out);
+    add_beside(model, judgement, oom, out);
+    add_captured(model, judgement, oom, out);
     add_first_step(model, judgement, oom, out);
     add_loaded(model, judgement, oom, out);
 }

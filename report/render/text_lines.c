@@ -109,9 +109,7 @@ static bool is_users(const struct ms_frame *frame)
            !ms_is_library_script(frame->file, frame->function);
 }
 
-/* The callers of that line, in the program's own Python: for a function that training and
- * evaluation share they show which it was. */
-static void add_callers(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
+void ms_text_add_callers(struct ms_buffer *out, const struct ms_model *model, uint32_t site)
 {
     const struct ms_frame *own = ms_site_frame(model, site);
     size_t count = 0, named = 0;
@@ -149,5 +147,5 @@ void ms_text_add_asked(struct ms_buffer *out, const struct ms_model *model, uint
         site = backward;
     }
     ms_buffer_add(out, "\n");
-    add_callers(model, site, out);
+    ms_text_add_callers(out, model, site);
 }

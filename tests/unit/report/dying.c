@@ -17,6 +17,7 @@ struct ms_model *model;
 const struct ms_growth *growth;
 struct ms_judgement judgement;
 uint64_t hole_bytes;
+uint8_t pinned_by;
 
 static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
 {
@@ -170,7 +171,7 @@ void dies_at(uint32_t site, uint64_t short_bytes)
     state.live_bytes = state.charged_bytes - hole_bytes;
     state.context_bytes = state.driver_free_bytes = 0;
     state.refused_bytes = requested_bytes;
-    state.pinned_by = unseen ? MS_PINNED_BY_TORCH_OFF : state.pinned_by;
+    state.pinned_by = unseen ? MS_PINNED_BY_TORCH_OFF : pinned_by;
     state.site = site;
     ms_trace_oom(trace, 0, &state);
     ends(1);

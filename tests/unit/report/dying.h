@@ -16,8 +16,9 @@
 /* On a worker of autograd, with a native stack alone. */
 #define NATIVE_GRADIENT 60u
 
-/* A test may set the first two before it dies; model and what follows are there afterwards. */
+/* A test may set the first three before it dies; model and what follows are there afterwards. */
 extern uint64_t requested_bytes; /* of the call that fails; at first ACTIVATION */
+extern uint8_t pinned_by;        /* enum ms_pinned_by: of those; at first none */
 extern uint64_t hole_bytes;      /* free in chunks when memory ran out, of no use; at first 0 */
 extern ms_trace_t *trace;        /* that is written, until ends() */
 extern struct ms_model *model;

@@ -346,3 +346,45 @@ Test(advice, for_one_more_of_many_blocks_is_not_to_say_so)
     expect_said(OF_NONE);
     expect_not_said("made anew");
 }
+
+/* ---- what is beside a request that is too large ---- */
+
+/* Each of them fits, and both do not. */
+Test(advice, for_the_second_of_two_large_tensors_is_to_let_go_of_the_first)
+{
+    born(LOOP_KEPT, 5 * GIB / 2);
+    requested_bytes = 5 * GIB / 2;
+    dies_at(LOOP_INPUT, GIB);
+    expect_said("  next   a smaller batch or shape for that one tensor");
+    expect_said(
+        "         2.50 GiB of train.py in note_metrics are live beside it, and without them "
+        "it fits: let go of them first (del), if they are not needed together\n");
+}
+
+/* A model is needed beside whatever it computes. */
+Test(advice, for_a_large_tensor_beside_a_model_is_not_to_let_go_of_that)
+{
+    born(LOOP_PARAMETER, 5 * GIB / 2);
+    requested_bytes = 5 * GIB / 2;
+    dies_at(LOOP_INPUT, GIB);
+    expect_said("  next   a smaller batch or shape for that one tensor");
+    expect_not_said("let go of them");
+}
+
+/* Memory in a graph's pool is free, and only the graph may use it. */
+Test(advice, for_holes_in_graphs_pools_names_what_was_captured)
+{
+    const uint64_t input = born(LOOP_INPUT, MIB);
+    const struct ms_event frozen = {
+        .kind = MS_EVENT_ARENA_FROZEN, .addr = (input + 1) * GIB, .bytes = GIB};
+
+    ms_trace_emit(trace, &frozen);
+    died(born(LOOP_FORWARD, 512 * MIB), 512 * MIB);
+    pinned_by = MS_PINNED_BY_CAPTURE;
+    hole_bytes = 512 * MIB;
+    dies_at(LOOP_INPUT, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_FRAGMENTATION);
+    expect_said("  next   capture fewer or smaller CUDA graphs: each keeps the memory that was "
+                "allocated during its capture\n         most of that was asked for at net.py in "
+                "Net.forward\n         from train.py in train\n");
+}
