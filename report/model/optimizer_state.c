@@ -12,14 +12,14 @@
 #define SMALL_PARTS   64u /* less than one part in so many of the largest is a count of steps */
 
 /* What one line of the optimizer makes: one value of each parameter. */
-struct value {
+struct state_value {
     uint32_t python; /* its node */
     uint64_t bytes, allocations;
     bool freed; /* some of it, before memory ran out */
 };
 
-struct values {
-    struct value all[MOST_VALUES];
+struct state_values {
+    struct state_value all[MOST_VALUES];
     size_t count;
     bool more; /* than there is room for */
 };
@@ -32,7 +32,7 @@ static uint32_t python_of(const struct ms_model *model, uint32_t site)
 }
 
 static void add_holding(const struct ms_model *model, uint8_t device,
-                        const struct ms_holding *holding, struct values *values)
+                        const struct ms_holding *holding, struct state_values *values)
 {
     const uint32_t python = python_of(model, holding->site);
     struct ms_site_sums sums;
@@ -51,7 +51,7 @@ static void add_holding(const struct ms_model *model, uint8_t device,
         return;
     }
     if (at == values->count) {
-        values->all[values->count++] = (struct value){.python = python};
+        values->all[values->count++] = (struct state_value){.python = python};
     }
     values->all[at].bytes += holding->bytes;
     values->all[at].allocations += sums.allocations;
@@ -60,13 +60,14 @@ static void add_holding(const struct ms_model *model, uint8_t device,
 
 /* Whether they are made in turn, and the request that failed is the next: the least has at most
  * that less than the largest. */
-static bool are_in_turn(const struct values *values, uint32_t python, uint64_t requested_bytes)
+static bool are_in_turn(const struct state_values *values, uint32_t python,
+                        uint64_t requested_bytes)
 {
     uint64_t most = 0, least = UINT64_MAX;
     bool is_next = false;
 
     for (size_t i = 0; i < values->count; i++) {
-        const struct value *value = &values->all[i];
+        const struct state_value *value = &values->all[i];
 
         most = value->bytes > most ? value->bytes : most;
         least = value->bytes < least ? value->bytes : least;
@@ -79,7 +80,7 @@ static bool are_in_turn(const struct values *values, uint32_t python, uint64_t r
            most - least <= requested_bytes;
 }
 
-static void drop_small(struct values *values)
+static void drop_small(struct state_values *values)
 {
     uint64_t most = 0;
     size_t left = 0;
@@ -100,7 +101,7 @@ uint64_t ms_optimizer_state_to_come(const struct ms_model *model, const struct m
 {
     const struct ms_oom_state *state = &oom->record.state;
     const uint64_t gradient_bytes = moment ? moment->kind_bytes[MS_KIND_GRADIENTS] : 0;
-    struct values values = {.count = 0};
+    struct state_values values = {.count = 0};
     uint64_t made_bytes = 0;
 
     if (ms_landmarks_of(model->landmarks, state->site)->doing != MS_DOING_OPTIMIZER) {
