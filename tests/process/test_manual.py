@@ -101,6 +101,9 @@ class Completions(ProcessTest):
             (("run", "--limit", "2GiB", "--", "mkfif"), ["mkfifo"]),
             (("run", "--limit", "=", "2GiB", "mkfif"), ["mkfifo"]),
             (("run", "--", "mkfifo", "a-t"), ["a-trace.mshm"]),
+            (("dry-run", "--gpu", "rtx"), ["rtx3090", "rtx4090", "rtx5090"]),
+            (("dry-run", "--gpu", "=", "a-t"), ["a-trace.mshm"]),
+            (("dry-run", "--offline-weights", "a-"), ["a-folder"]),
             (("help", "stat"), ["statistics"]),
             (("completion", ""), ["bash", "fish", "zsh"]),
             (("doctor", "a"), []),
@@ -128,9 +131,21 @@ class Completions(ProcessTest):
 
     def test_what_fish_offers_for_a_value(self) -> None:
         """Not with the option's description beside each of them."""
-        asked = f"source {FISH}; complete -C 'memshim run --torch '"
-        said = run([tool(self, "fish"), "-c", asked]).check().stdout
-        self.assertEqual(said.splitlines(), ["native", "off", "tensor"])
+        for words, offered in (
+            ("run --torch ", ["native", "off", "tensor"]),
+            ("dry-run --gpu rtx", ["rtx3090", "rtx4090", "rtx5090"]),
+            ("dry-run --gpu /etc/host", ["/etc/hostname", "/etc/hosts"]),
+        ):
+            asked = f"source {FISH}; complete -C 'memshim {words}'"
+            said = run([tool(self, "fish"), "-c", asked]).check().stdout
+            self.assertLessEqual(set(offered), set(said.splitlines()), said)
+            self.assertNotIn("\t", said)
+
+    def test_cards_of_zsh(self) -> None:
+        """Beside files: a file may describe one."""
+        (line,) = (line for line in ZSH.read_text().splitlines() if "--gpu=" in line)
+        self.assertIn(' h100-80gb ', line)
+        self.assertIn("_files", line)
 
 
 class Installed(ProcessTest):

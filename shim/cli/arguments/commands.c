@@ -65,6 +65,11 @@ static const struct ms_cli_row absent[] = {
 #include "shim/cli/arguments/commands.def"
 };
 
+static const struct ms_cli_row words[] = {
+#define MS_CARD(id, name, ...) {MS_CLI_DRY_RUN, MS_CLI_DRY_RUN_GPU, id, name},
+#include "report/model/devices.def"
+};
+
 static const struct {
     const char *variable;
     char letter;
@@ -124,6 +129,16 @@ void ms_cli_each_choice(const struct ms_cli_option *option,
     }
     if (option->wants) {
         (void)ms_option_words(option->wants, each, ctx);
+    }
+}
+
+void ms_cli_each_word(const struct ms_cli_option *option,
+                      void (*each)(void *ctx, const char *word, size_t length), void *ctx)
+{
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (words[i].option == option->id) {
+            each(ctx, words[i].text, strlen(words[i].text));
+        }
     }
 }
 

@@ -77,6 +77,11 @@ enum ms_cli_command_id ms_cli_command_find(const char *name);
 void ms_cli_each_choice(const struct ms_cli_option *option,
                         void (*each)(void *ctx, const char *word, size_t length), void *ctx);
 
+/* Calls `each` for every word by which shells complete its value beside files, which it may be as
+ * well: the cards of memshim dry-run. */
+void ms_cli_each_word(const struct ms_cli_option *option,
+                      void (*each)(void *ctx, const char *word, size_t length), void *ctx);
+
 /* Adds a description of the option's value for a sentence: `wants`, or the words of its MS_VALUE
  * rows. */
 void ms_cli_add_wants(const struct ms_cli_option *option, struct ms_buffer *out);

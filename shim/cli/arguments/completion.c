@@ -7,7 +7,7 @@
 #include "shim/cli/arguments/print.h"
 
 /* What can be completed for an option's value, or for operands. */
-enum completion_kind { NOTHING_KNOWN, CHOICES, FILES, FOLDERS };
+enum completion_kind { NOTHING_KNOWN, CHOICES, WORDS_OR_FILES, FILES, FOLDERS };
 
 static void note_choice(void *ctx, const char *word, size_t length)
 {
@@ -18,12 +18,15 @@ static void note_choice(void *ctx, const char *word, size_t length)
 
 static enum completion_kind kind_of(const struct ms_cli_option *option)
 {
-    bool choices = false;
+    bool choices = false, words = false;
 
     ms_cli_each_choice(option, note_choice, &choices);
+    ms_cli_each_word(option, note_choice, &words);
     return choices                                                   ? CHOICES
+           : words                                                   ? WORDS_OR_FILES
            : strcmp(option->value, "FILE") == 0                      ? FILES
            : strcmp(option->value, "DIR") == 0                       ? FOLDERS
+           : strcmp(option->value, "FOLDER") == 0                    ? FOLDERS
            : option->wants && strcmp(option->wants, "a folder") == 0 ? FOLDERS
                                                                      : NOTHING_KNOWN;
 }
@@ -38,6 +41,7 @@ static void print_choice(void *ctx, const char *word, size_t length)
 static void print_choices(const struct ms_cli_option *option)
 {
     ms_cli_each_choice(option, print_choice, NULL);
+    ms_cli_each_word(option, print_choice, NULL);
 }
 
 static void print_command_names(void)
@@ -142,6 +146,13 @@ static void print_bash_value(const struct ms_cli_option *option)
         print_choices(option);
         (void)fputs("' -- \"$cur\")\n", stdout);
         break;
+    case WORDS_OR_FILES:
+        (void)fputs("        compopt -o filenames 2>/dev/null\n"
+                    "        mapfile -t COMPREPLY < <(compgen -f -W '",
+                    stdout);
+        print_choices(option);
+        (void)fputs("' -- \"$cur\")\n", stdout);
+        break;
     case FILES:
     case FOLDERS:
         (void)printf("        compopt -o filenames 2>/dev/null\n"
@@ -223,6 +234,11 @@ static void print_zsh_option(const struct ms_cli_option *option)
                 (void)putchar('(');
                 print_choices(option);
                 (void)putchar(')');
+                break;
+            case WORDS_OR_FILES:
+                (void)fputs("{compadd -", stdout);
+                print_choices(option);
+                (void)fputs("; _files}", stdout);
                 break;
             case FILES:
                 (void)fputs("_files", stdout);
@@ -310,16 +326,16 @@ static void print_fish_option(const struct ms_cli_option *option)
 {
     const enum completion_kind kind = option->value ? kind_of(option) : NOTHING_KNOWN;
 
-    if (kind == CHOICES) {
+    if (kind == CHOICES || kind == WORDS_OR_FILES) {
         /* In a line of their own: fish would give each of them the option's description. */
         print_fish_name(option);
-        (void)fputs(" -x -a '", stdout);
+        (void)fputs(kind == CHOICES ? " -x -a '" : " -r -F -a '", stdout);
         print_choices(option);
         (void)fputs("'\n", stdout);
     }
     print_fish_name(option);
     if (option->value) {
-        (void)fputs(kind == FILES     ? " -r -F"
+        (void)fputs(kind == FILES || kind == WORDS_OR_FILES ? " -r -F"
                     : kind == FOLDERS ? " -x -a '(__fish_complete_directories)'"
                                       : " -x",
                     stdout);
