@@ -158,6 +158,18 @@ class DryRun(DryRunTest):
             self.assertEqual(result.status, 2, text)
             self.assertIn(str(card), result.stderr)
 
+    def test_file_with_a_key_twice(self) -> None:
+        card = self.folder / "card"
+        for key in ("name", "memory", "context", "capability", "processors"):
+            values = {"memory": "3GiB", "context": "1GiB", "capability": "8.6", "processors": "4"}
+            value = values.pop(key, "mine")
+            rest = "".join(f"{other} {values[other]}\n" for other in values)
+            card.write_text(f"{key} {value}\n# mine\n{rest}\n  {key} {value}\n")
+            result = self.dry_run("--gpu", card, *self.program())
+            self.assertEqual(result.status, 2, result.describe())
+            line = len(values) + 4
+            self.assertIn(f"{card}:{line} has '{key}' again: it is in line 1, too", result.stderr)
+
     def test_two_schedules(self) -> None:
         """Late: only what the host has waited for has ended, and what came before that; who polls
         is told in the end, once."""

@@ -29,46 +29,78 @@ static bool begins_with_digit(const char *text)
     return *text >= '0' && *text <= '9';
 }
 
-static bool take_key(const char *key, const char *value, struct ms_card *card)
+enum key { NAME, MEMORY, CONTEXT, CAPABILITY, PROCESSORS, KEY_COUNT };
+
+static const char *const keys[KEY_COUNT] = {"name", "memory", "context", "capability",
+                                            "processors"};
+
+static enum key find_key(const char *word)
 {
-    if (strcmp(key, "name") == 0) {
-        return snprintf(card->name, sizeof(card->name), "%s", value) < (int)sizeof(card->name);
-    }
-    if (strcmp(key, "memory") == 0) {
-        return take_size(value, &card->total_bytes);
-    }
-    if (strcmp(key, "context") == 0) {
-        card->context_known = MS_CARD_GIVEN;
-        return ms_parse_bytes(value, &card->context_bytes);
-    }
-    if (strcmp(key, "capability") == 0) {
-        char rest;
+    int key = 0;
 
-        return begins_with_digit(value) &&
-               sscanf(value, "%2u.%1u%c", &card->major, &card->minor, &rest) == 2;
+    while (key < KEY_COUNT && strcmp(word, keys[key]) != 0) {
+        key++;
     }
-    if (strcmp(key, "processors") == 0) {
-        char rest;
-
-        return begins_with_digit(value) && sscanf(value, "%4u%c", &card->processors, &rest) == 1 &&
-               card->processors > 0;
-    }
-    return false;
+    return (enum key)key;
 }
 
-/* Changes `line`. False: no valid line. */
-static bool take_line(char *line, struct ms_card *card)
+static bool take_value(enum key key, const char *value, struct ms_card *card)
 {
-    char *key = line + strspn(line, " \t");
-    const size_t length = strcspn(key, " \t\r\n");
-    char *value = key + length + strspn(key + length, " \t");
+    char rest;
 
-    if (*key == '#' || length == 0) {
+    switch (key) {
+    case NAME:
+        return snprintf(card->name, sizeof(card->name), "%s", value) < (int)sizeof(card->name);
+    case MEMORY:
+        return take_size(value, &card->total_bytes);
+    case CONTEXT:
+        card->context_known = MS_CARD_GIVEN;
+        return ms_parse_bytes(value, &card->context_bytes);
+    case CAPABILITY:
+        return begins_with_digit(value) &&
+               sscanf(value, "%2u.%1u%c", &card->major, &card->minor, &rest) == 2;
+    case PROCESSORS:
+        return begins_with_digit(value) && sscanf(value, "%4u%c", &card->processors, &rest) == 1 &&
+               card->processors > 0;
+    default:
+        return false;
+    }
+}
+
+/* A file that describes a card. */
+struct description {
+    const char *path;
+    unsigned line;             /* its number, from 1 */
+    unsigned lines[KEY_COUNT]; /* of keys that were there; 0: not yet */
+};
+
+/* Changes `line`. False, after an error message: no valid line. */
+static bool take_line(struct description *file, char *line, struct ms_card *card)
+{
+    char *word = line + strspn(line, " \t");
+    const size_t length = strcspn(word, " \t\r\n");
+    char *value = word + length + strspn(word + length, " \t");
+    enum key key;
+
+    if (file->line <= MOST_LINES && (*word == '#' || length == 0)) {
         return true;
     }
-    key[length] = '\0';
+    word[length] = '\0';
     value[strcspn(value, "\r\n")] = '\0';
-    return *value != '\0' && take_key(key, value, card);
+    key = find_key(word);
+    if (file->line > MOST_LINES || *value == '\0' || !take_value(key, value, card)) {
+        complain("%s:%u is none of: name TEXT (%d characters at most), memory SIZE (%s at most), "
+                 "context SIZE, capability 9.0, processors N",
+                 file->path, file->line, MS_CARD_NAME_BYTES - 1, MS_BYTES(LARGEST_CARD));
+        return false;
+    }
+    if (file->lines[key] > 0) {
+        complain("%s:%u has '%s' again: it is in line %u, too", file->path, file->line, keys[key],
+                 file->lines[key]);
+        return false;
+    }
+    file->lines[key] = file->line;
+    return true;
 }
 
 /* Whether a job has room on it. */
@@ -86,7 +118,7 @@ static bool take_file(const char *path, struct ms_card *card)
 {
     FILE *file = fopen(path, "re");
     char line[256];
-    unsigned number = 0;
+    struct description description = {.path = path};
     bool good = true;
 
     if (!file) {
@@ -96,8 +128,8 @@ static bool take_file(const char *path, struct ms_card *card)
     card->total_bytes = 0;
     (void)snprintf(card->name, sizeof(card->name), "card");
     while (good && fgets(line, sizeof(line), file)) {
-        number++;
-        good = number <= MOST_LINES && take_line(line, card);
+        description.line++;
+        good = take_line(&description, line, card);
     }
     if (ferror(file)) {
         complain("--gpu %s: %s", path, strerror(errno));
@@ -105,11 +137,7 @@ static bool take_file(const char *path, struct ms_card *card)
         return false;
     }
     (void)fclose(file);
-    if (!good) {
-        complain("%s:%u is none of: name TEXT (%d characters at most), memory SIZE (%s at most), "
-                 "context SIZE, capability 9.0, processors N",
-                 path, number, MS_CARD_NAME_BYTES - 1, MS_BYTES(LARGEST_CARD));
-    } else if (card->total_bytes == 0) {
+    if (good && card->total_bytes == 0) {
         complain("%s has no line `memory SIZE`", path);
         good = false;
     }
