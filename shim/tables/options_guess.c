@@ -7,7 +7,8 @@
 #include "allocator/base/nearest.h"
 #include "shim/tables/options.h"
 
-#define GUESSED_GIB 1024 /* a number without a unit means GiB up to here, MiB above */
+#define GUESSED_GIB     1024 /* a number without a unit means GiB up to here, MiB above */
+#define GUESSED_PERCENT 10   /* a number without a sign means percent from here on */
 
 /* Null if it is another variable. */
 static const char *switch_value(const char *variable)
@@ -121,6 +122,15 @@ static void guess_word(const char *value, const char *allowed, char meant[MS_OPT
     (void)ms_option_words(allowed, ms_nearest_offer, &search);
 }
 
+/* Whether the option's example is a size in MiB. */
+static bool is_small(const char *allowed)
+{
+    const char *example = strstr(allowed, "as in ");
+
+    example = example ? example + strlen("as in ") : "";
+    return strncmp(example + strspn(example, "0123456789"), "MiB", strlen("MiB")) == 0;
+}
+
 static void guess_number(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES])
 {
     char digits[MS_OPTION_MEANT_BYTES] = "";
@@ -135,8 +145,9 @@ static void guess_number(const char *value, const char *allowed, char meant[MS_O
     if (!percent && strncmp(allowed, "a size", strlen("a size")) == 0 &&
         number < UINT64_C(1) << 20) {
         (void)snprintf(meant, MS_OPTION_MEANT_BYTES, "%.32s%s", value,
-                       number <= GUESSED_GIB ? "GiB" : "MiB");
-    } else if (strncmp(allowed, "a fraction", strlen("a fraction")) == 0 && number <= 100) {
+                       number <= GUESSED_GIB && !is_small(allowed) ? "GiB" : "MiB");
+    } else if (strncmp(allowed, "a fraction", strlen("a fraction")) == 0 && number <= 100 &&
+               (percent || number >= GUESSED_PERCENT)) {
         (void)snprintf(meant, MS_OPTION_MEANT_BYTES, "%g", (double)number / 100);
     }
 }

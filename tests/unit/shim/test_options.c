@@ -186,13 +186,24 @@ Test(options, misspelt_words)
 {
     static const struct {
         const char *variable, *meant; /* null: nothing can be guessed */
-    } cases[] = {{"MEMSHIM_SPILL=of", "off"},          {"MEMSHIM_SPILL=OFF", "off"},
-                 {"MEMSHIM_SPILL=0", "off"},           {"MEMSHIM_SPILL=false", "off"},
-                 {"MEMSHIM_POOL=True", "on"},          {"MEMSHIM_TORCH=natvie", "native"},
-                 {"MEMSHIM_STACKS=pyton", "python"},   {"MEMSHIM_LOG=warning", "warn"},
-                 {"MEMSHIM_LIMIT=20", "20GiB"},        {"MEMSHIM=of", "off"},
-                 {"MEMSHIM_SPILL=sideways", NULL},     {"MEMSHIM_FRACTION=of", NULL},
-                 {"MEMSHIM_FRAMEWORKS=sideways", NULL}};
+    } cases[] = {{"MEMSHIM_SPILL=of", "off"},
+                 {"MEMSHIM_SPILL=OFF", "off"},
+                 {"MEMSHIM_SPILL=0", "off"},
+                 {"MEMSHIM_SPILL=false", "off"},
+                 {"MEMSHIM_POOL=True", "on"},
+                 {"MEMSHIM_TORCH=natvie", "native"},
+                 {"MEMSHIM_STACKS=pyton", "python"},
+                 {"MEMSHIM_LOG=warning", "warn"},
+                 {"MEMSHIM_LIMIT=20", "20GiB"},
+                 {"MEMSHIM=of", "off"},
+                 {"MEMSHIM_SPILL=sideways", NULL},
+                 {"MEMSHIM_FRACTION=of", NULL},
+                 {"MEMSHIM_FRAMEWORKS=sideways", NULL},
+                 {"MEMSHIM_FRACTION=2", NULL},
+                 {"MEMSHIM_FRACTION=2%", "0.02"},
+                 {"MEMSHIM_FRACTION=10", "0.1"},
+                 {"MEMSHIM_TRACE_LIMIT=7", "7MiB"},
+                 {"MEMSHIM_LIMIT=20000", "20000MiB"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct ms_options options;
         char guess[64] = "did you mean";
