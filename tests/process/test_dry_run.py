@@ -139,6 +139,12 @@ class DryRun(DryRunTest):
         lines = [line for line in result.check().stderr.splitlines() if str(3 << 30) in line]
         self.assertEqual(len(lines), 2)
 
+    def test_number_that_a_script_says(self) -> None:
+        """Of a launcher in a shell's script, as of one without."""
+        for words in ("true --nproc-per-node=2", "cd / && (exec true --num_processes 2)"):
+            _, answer = self.answer("--", "sh", "-c", words)
+            self.assertEqual(answer["devices"], 2, words)
+
     def test_file(self) -> None:
         card = self.folder / "card"
         card.write_text("# mine\nname My card\nmemory 2GiB\ncontext 1GiB\ncapability 8.6\n")
@@ -353,6 +359,16 @@ class DryRun(DryRunTest):
             (["--only", "0", "--", "true"], "given together"),
             (["--ranks-of", "64", "--only", "1", "--", "true"], "--only is 0"),
             (["--ranks-of", "64", "--only", "0", "--", "torchrun", "x"], "leave 'torchrun' out"),
+            *(
+                (["--ranks-of", "64", "--only", "0", "--", *words], f"leave '{name}' out")
+                for words, name in (
+                    (["bash", "-c", "torchrun train.py"], "torchrun"),
+                    (["sh", "-ec", "cd x && A=1 exec torchrun train.py"], "torchrun"),
+                    (["env", "A=1", "B=2", "C=3", "torchrun", "x"], "torchrun"),
+                    (["sh", "-c", "python -m torch.distributed.run x"], "torch.distributed.run"),
+                    (["bash", "-l", "-c", "x; '/bin/accelerate' launch x"], "/bin/accelerate"),
+                )
+            ),
         ):
             with self.subTest(arguments):
                 result = self.dry_run(*arguments)

@@ -505,6 +505,15 @@ class DryRun(unittest.TestCase):
             {("value", "uint8", 2), ("value", "float32", 2)},
         )
 
+    def test_another_launcher(self) -> None:
+        """Which no word of the command shows: what ran is not what was asked for."""
+        script = harness.new_cache() / "run.sh"
+        script.write_text('RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 exec "$@"\n')
+        command = ("sh", str(script), sys.executable, "-c", "import torch; torch.ones(9).cuda()")
+        done = dry_run("--ranks-of", "64", "--only", "0", "--gpus", "1", "--", *command)
+        self.assertEqual(done.returncode, 1, done.stderr[-4000:])
+        self.assertIn("no answer for one rank of 64: rank 1 of 2 ran", done.stdout)
+
     def test_one_rank_alone(self) -> None:
         """It holds what it holds beside the other: that one brings nothing of its own."""
         small = (

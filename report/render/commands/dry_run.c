@@ -26,6 +26,18 @@ const struct ms_dry_rank *ms_dry_largest_rank(const struct ms_dry_answer *answer
     return largest;
 }
 
+const struct ms_dry_rank *ms_dry_other_rank(const struct ms_dry_answer *answer)
+{
+    for (size_t i = 0; answer->world > 0 && i < ms_dry_rank_count(answer); i++) {
+        const struct ms_dry_rank *rank = ms_dry_rank_at(answer, i);
+
+        if (rank->rank > 0 || (rank->world > 0 && rank->world != answer->world)) {
+            return rank;
+        }
+    }
+    return NULL;
+}
+
 static void add_rank(struct ms_dry_card_row *row, const struct ms_dry_rank *rank, size_t card)
 {
     const struct ms_card_fit *fit = &rank->fits[card];
@@ -312,6 +324,7 @@ static void add_cudnn(const struct ms_dry_cudnn *cudnn, struct ms_buffer *out)
 void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     const struct ms_dry_rank *rank = ms_dry_largest_rank(answer);
+    const struct ms_dry_rank *other = ms_dry_other_rank(answer);
 
     ms_buffer_format(out, "Dry run on %s%s simulated %s (%s each): ", MS_COUNT(answer->devices), "",
                      answer->card->name, MS_BYTES(answer->card->total_bytes));
@@ -323,7 +336,13 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_format(
             out, "It does not fit that card. What follows is from a run with enough memory.\n");
     }
-    if (answer->world > 0) {
+    if (other) {
+        ms_buffer_format(
+            out,
+            "It is no answer for one rank of %s: rank %d of %s ran. The command starts "
+            "a launcher of its\nown: leave that out.\n",
+            MS_COUNT(answer->world), (int)other->rank, MS_COUNT(other->world));
+    } else if (answer->world > 0) {
         ms_buffer_format(
             out,
             "One rank of %s ran alone. The others' part of a collective counts as equal "
@@ -465,6 +484,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_json_text(&json, "card", answer->card->id);
     ms_json_count(&json, "devices", answer->devices);
     ms_json_integer_unless(&json, "one_rank_of", (int64_t)answer->world, 0);
+    ms_json_flag(&json, "other_ranks_ran", ms_dry_other_rank(answer) != NULL);
     ms_json_text(&json, "end", ends[answer->end]);
     ms_json_integer(&json, "status", answer->status);
     ms_json_flag(&json, "fits_the_card", !answer->ample);

@@ -24,6 +24,7 @@ struct ms_dry_batch {
 struct ms_dry_rank {
     char folder[256];         /* of its trace, the last component */
     int32_t rank;             /* -1: none */
+    uint64_t world;           /* of how many; 0: unknown */
     uint64_t steps;           /* of the optimizer; 0: none was seen */
     bool is_loop;             /* they are turns of a loop, and no backward pass was seen */
     bool has_state;           /* an optimizer made its state */
@@ -122,6 +123,10 @@ static inline struct ms_dry_rank *ms_dry_rank_at(const struct ms_dry_answer *ans
 
 /* The rank with the most memory: figures of a single rank are of this one. Null: there is none. */
 const struct ms_dry_rank *ms_dry_largest_rank(const struct ms_dry_answer *answer);
+
+/* A rank that is not the one that was to run alone, or is one of another number: the command
+ * started a launcher of its own. Null: there is none. */
+const struct ms_dry_rank *ms_dry_other_rank(const struct ms_dry_answer *answer);
 
 /* A card's line over all ranks: a run fits if all of them do. */
 struct ms_dry_card_row {

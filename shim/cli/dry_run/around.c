@@ -9,49 +9,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/path.h"
 #include "shim/cli/dry_run/complaint.h"
 #include "shim/cli/dry_run/ground.h"
+#include "shim/cli/dry_run/words.h"
 
 bool ms_dry_around_any(const struct ms_dry_around *around)
 {
     return around->world > 0 || around->weights || around->data_stub;
 }
 
-static bool is_launcher(const char *word)
-{
-    static const char *const names[] = {"torchrun",
-                                        "accelerate",
-                                        "deepspeed",
-                                        "mpirun",
-                                        "srun",
-                                        "torch.distributed.run",
-                                        "torch.distributed.launch"};
-    const char *name = ms_base_name(word);
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        if (strcmp(name, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool ms_dry_around_check(const struct ms_dry_around *around, char *const *command)
 {
+    struct ms_buffer words = {0};
+    const char *launcher;
+
     if (around->only != (around->world > 0)) {
         complain("--ranks-of N and --only 0 are given together: one rank of N runs");
         return false;
     }
-    for (size_t i = 0; around->only && i < 3 && command[i]; i++) {
-        if (is_launcher(command[i])) {
-            complain("--only runs one rank by itself: leave '%s' out, as in memshim dry-run "
-                     "--ranks-of %llu --only 0 -- python train.py",
-                     command[i], (unsigned long long)around->world);
-            return false;
-        }
+    ms_dry_words(command, &words);
+    launcher = around->only ? ms_dry_words_launcher(&words) : NULL;
+    if (launcher) {
+        complain("--only runs one rank by itself: leave '%s' out, as in memshim dry-run "
+                 "--ranks-of %llu --only 0 -- python train.py",
+                 launcher, (unsigned long long)around->world);
     }
-    return true;
+    ms_buffer_free(&words);
+    return launcher == NULL;
 }
 
 static void add_word(struct ms_buffer *words, const char *word)

@@ -7,6 +7,7 @@
 #include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
+#include "shim/cli/dry_run/words.h"
 #include "shim/tables/options.h"
 
 #define MOST_DEVICES 16
@@ -100,26 +101,34 @@ int ms_dry_call_read(int argc, char **argv, struct ms_dry_call *call, int *comma
                : -1;
 }
 
+/* What the launcher's argument NAME=N or NAME N says. `word` is one of the buffer's. False: it is
+ * another word. */
+static bool take_ranks(const char *word, const char *name, uint64_t *ranks)
+{
+    const size_t length = strlen(name);
+
+    if (strncmp(word, name, length) != 0 || (word[length] != '=' && word[length] != '\0')) {
+        return false;
+    }
+    /* The next word begins behind this one's end; after the last one comes an empty word. */
+    (void)ms_cli_take_count(word + length + 1, MOST_DEVICES, ranks);
+    return true;
+}
+
 /* How many ranks the launcher's arguments ask for on this machine; 0: they do not say. */
 static uint64_t ranks_of(char *const *command)
 {
     static const char *const names[] = {"--nproc-per-node", "--nproc_per_node", "--num_processes"};
+    struct ms_buffer words = {0};
     uint64_t ranks = 0;
 
-    for (; *command; command++) {
-        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-            const size_t length = strlen(names[i]);
-
-            if (strncmp(*command, names[i], length) != 0) {
-                continue;
-            }
-            if ((*command)[length] == '=') {
-                (void)ms_cli_take_count(*command + length + 1, MOST_DEVICES, &ranks);
-            } else if ((*command)[length] == '\0' && command[1]) {
-                (void)ms_cli_take_count(command[1], MOST_DEVICES, &ranks);
-            }
+    ms_dry_words(command, &words);
+    for (size_t i = 0; !words.failed && i < words.bytes; i += strlen(words.at + i) + 1) {
+        for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
+            (void)take_ranks(words.at + i, names[k], &ranks);
         }
     }
+    ms_buffer_free(&words);
     return ranks;
 }
 

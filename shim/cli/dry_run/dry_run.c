@@ -178,7 +178,7 @@ static int answer_command(const struct ms_dry_call *call, char *const *argv, con
     written = ms_cli_put(MS_CLI_DRY_RUN, &out, "-");
     ms_buffer_free(&out);
     status = written && ms_dry_rank_count(&answer) > 0 && answer.end <= MS_DRY_ENDED &&
-                     late.end != MS_DRY_INTERRUPTED
+                     !ms_dry_other_rank(&answer) && late.end != MS_DRY_INTERRUPTED
                  ? 0
                  : 1;
     ms_dry_answer_free(&answer);

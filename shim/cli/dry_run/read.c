@@ -155,6 +155,7 @@ static void take_rank(struct ms_model *model, const struct ms_dry_answer *answer
 
     (void)snprintf(rank->folder, sizeof(rank->folder), "%.255s", ms_base_name(model->dir));
     rank->rank = model->header.rank;
+    rank->world = model->header.world_size > 0 ? (uint64_t)model->header.world_size : 0;
     rank->steps = steps_of(model);
     rank->is_loop = model->recurrence.known && model->recurrence.passes == 0;
     rank->has_state = model->made_state_bytes[device] > 0;
