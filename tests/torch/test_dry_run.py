@@ -69,6 +69,13 @@ while True:
     optimizer.step()
 """
 
+# As a launcher does, of which no word tells.
+LAUNCHER = """
+import os, sys
+os.environ.update(RANK="1", LOCAL_RANK="1", WORLD_SIZE="2")
+os.execv(sys.executable, [sys.executable, "-c", "import torch; torch.ones(9).cuda()"])
+"""
+
 PIPELINE = """
 import torch, torch.distributed as dist
 dist.init_process_group("nccl")
@@ -507,10 +514,10 @@ class DryRun(unittest.TestCase):
 
     def test_another_launcher(self) -> None:
         """Which no word of the command shows: what ran is not what was asked for."""
-        script = harness.new_cache() / "run.sh"
-        script.write_text('RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 exec "$@"\n')
-        command = ("sh", str(script), sys.executable, "-c", "import torch; torch.ones(9).cuda()")
-        done = dry_run("--ranks-of", "64", "--only", "0", "--gpus", "1", "--", *command)
+        script = harness.new_cache() / "launch.py"
+        script.write_text(LAUNCHER)
+        call = ("--ranks-of", "64", "--only", "0", "--gpus", "1", "--")
+        done = dry_run(*call, sys.executable, str(script))
         self.assertEqual(done.returncode, 1, done.stderr[-4000:])
         self.assertIn("no answer for one rank of 64: rank 1 of 2 ran", done.stdout)
 
