@@ -50,6 +50,19 @@ print("read", known(), filled(), unknown(), flush=True)
 """
 
 
+NVML = """
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
+watts, energy = ctypes.c_uint(), ctypes.c_ulonglong()
+assert nvml.nvmlInit_v2() == 0
+assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
+assert nvml.nvmlDeviceGetMemoryInfo(device, memory) == 0
+limit = nvml.nvmlDeviceGetEnforcedPowerLimit(device, ctypes.byref(watts))
+unknown = nvml.nvmlDeviceGetTotalEnergyConsumption(device, ctypes.byref(energy))
+print("nvml", *memory, limit, unknown, flush=True)
+"""
+
+
 # What queries say of work of two streams, the first of which waits for the second: before the host
 # has waited for anything, after it has for the second's, and after it has for the first's.
 ORDER = """
@@ -208,6 +221,17 @@ class DryRun(DryRunTest):
         code = "import subprocess; subprocess.run(['nvidia-smi', '-L'], check=True)"
         result = self.dry_run("--", sys.executable, "-c", PROGRAM + code)
         self.assertIn("GPU 0: Simulated H100 80GB", result.check().stderr)
+
+    def test_nvml(self) -> None:
+        """As pynvml asks it: of the simulated card, and what the process holds is used. What a
+        tracker may ask besides is not supported, which is no missing function."""
+        result = self.dry_run("--gpu", "rtx4090", "--", sys.executable, "-c", PROGRAM + NVML)
+        (line,) = (line for line in result.check().stderr.splitlines() if line.startswith("nvml"))
+        _, total, free, used, limit, energy = line.split()
+        self.assertEqual(int(total), 24207 * MIB)
+        self.assertEqual(int(used), (96 + 470) * MIB)
+        self.assertEqual(int(free), int(total) - int(used))
+        self.assertEqual((limit, energy), ("0", "3"))
 
     def test_values_that_nobody_computed(self) -> None:
         """Told with their line, and zeros; what a host wrote stays what it is, also copied."""

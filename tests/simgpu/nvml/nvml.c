@@ -532,6 +532,12 @@ API(nvmlDeviceGetPowerManagementLimit, (nvmlDevice_t handle, unsigned *milliwatt
     return give_number(milliwatts, LIMIT_MILLIWATTS);
 }
 
+API(nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t handle, unsigned *milliwatts))
+{
+    ENTER_DEVICE(handle)
+    return give_number(milliwatts, LIMIT_MILLIWATTS);
+}
+
 API(nvmlDeviceGetClockInfo, (nvmlDevice_t handle, int clock, unsigned *mhz))
 {
     ENTER_DEVICE(handle)
@@ -635,3 +641,10 @@ ABSENT(nvmlDeviceGetGpuFabricInfoV)
 ABSENT(nvmlDeviceGetPlatformInfo)
 ABSENT(nvmlDeviceGetMigMode)
 ABSENT(nvmlDeviceGetFanSpeed)
+ABSENT(nvmlDeviceGetBAR1MemoryInfo)
+ABSENT(nvmlDeviceGetCpuAffinity)
+ABSENT(nvmlDeviceGetEccMode)
+ABSENT(nvmlDeviceGetPcieThroughput)
+ABSENT(nvmlDeviceGetPerformanceState)
+ABSENT(nvmlDeviceGetProcessUtilization)
+ABSENT(nvmlDeviceGetTotalEnergyConsumption)
