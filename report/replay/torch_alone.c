@@ -18,7 +18,7 @@
 #define DRIVER_GRAIN         (2 * MIB)
 #define DRIVER_SMALL         MIB /* the driver cuts blocks up to this size out of shared grains */
 #define DRIVER_LEAST         512
-#define EXPANDABLE_ADDRESSES (UINT64_C(1) << 47)
+#define EXPANDABLE_ADDRESSES (LARGE_SEGMENT << 22) /* whole pages of either size */
 
 enum block_state { LIVE, FREE, UNMAPPED };
 
@@ -219,22 +219,28 @@ static void unmap_pages(struct allocator *allocator, struct block *block)
     (void)settle(allocator, block, UNMAPPED);
 }
 
+/* release_blocks */
+static void release_pool(struct allocator *allocator, struct pool *pool)
+{
+    struct block *next;
+
+    for (struct block *block = pool->free; block; block = next) {
+        next = block->right;
+        if (allocator->expandable) {
+            unmap_pages(allocator, block);
+        } else if (!block->before && !block->after) {
+            take(block);
+            allocator->reserved_bytes -= block->bytes;
+            ms_slab_give(&allocator->blocks, block);
+        }
+    }
+}
+
 /* release_cached_blocks */
 static void release_cached(struct allocator *allocator)
 {
     for (size_t i = 0; i < allocator->pool_count; i++) {
-        struct block *next;
-
-        for (struct block *block = allocator->pools[i].free; block; block = next) {
-            next = block->right;
-            if (allocator->expandable) {
-                unmap_pages(allocator, block);
-            } else if (!block->before && !block->after) {
-                take(block);
-                allocator->reserved_bytes -= block->bytes;
-                ms_slab_give(&allocator->blocks, block);
-            }
-        }
+        release_pool(allocator, &allocator->pools[i]);
     }
 }
 
@@ -375,17 +381,22 @@ static bool is_split(const struct allocator *allocator, const struct block *bloc
     return block->pool->small || allocator->expandable ? rest >= LEAST_BLOCK : rest > SMALL_SIZE;
 }
 
-/* The pools of the requesting stream, as far as the recording shows it: PyTorch has an expandable
+static struct pool *pools_of(const struct allocator *allocator, uint32_t arena)
+{
+    const size_t arenas = ms_recording_arenas(allocator->recording);
+    const bool known =
+        arena < arenas && ms_recording_arena(allocator->recording, arena)->reservation;
+
+    return &allocator->pools[2 * (known ? (size_t)arena : arenas)];
+}
+
+/* The pool of the requesting stream, as far as the recording shows it: PyTorch has an expandable
  * segment for each stream, and the recording one arena for each of those. */
 static struct pool *pool_of(struct allocator *allocator, const struct ms_operation *operation)
 {
     const bool small = operation->bytes <= SMALL_SIZE;
-    const size_t arenas = ms_recording_arenas(allocator->recording);
-    const bool known = operation->arena < arenas &&
-                       ms_recording_arena(allocator->recording, operation->arena)->reservation;
-    const size_t first = 2 * (known ? (size_t)operation->arena : arenas);
 
-    return &allocator->pools[first + (small ? 0 : 1)];
+    return &pools_of(allocator, operation->arena)[small ? 0 : 1];
 }
 
 static bool born(struct allocator *allocator, const struct ms_operation *operation)
@@ -419,6 +430,16 @@ static void died(struct allocator *allocator, const struct ms_operation *operati
     if (block) {
         (void)settle(allocator, block, FREE);
     }
+}
+
+/* A stream's expandable segment went with its last page, because the program called empty_cache:
+ * the stream's next one is another arena. */
+static void gave_segment(struct allocator *allocator, uint32_t arena)
+{
+    struct pool *pools = pools_of(allocator, arena);
+
+    release_pool(allocator, &pools[0]);
+    release_pool(allocator, &pools[1]);
 }
 
 /* ---- the run ---- */
@@ -486,6 +507,9 @@ static bool play(struct allocator *allocator, const struct ms_operation *operati
         return took(allocator, operation);
     case MS_OPERATION_FREE:
         gave(allocator, operation);
+        return true;
+    case MS_OPERATION_UNRESERVE:
+        gave_segment(allocator, operation->arena);
         return true;
     case MS_OPERATION_CHARGE:
         return add_other(allocator, operation->bytes);

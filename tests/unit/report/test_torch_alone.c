@@ -88,6 +88,24 @@ Test(torch_alone, cached_segments_are_given_back)
 }
 
 /* A segment with a live tensor in it cannot be given back; pages can. */
+/* By empty_cache: with the last page its range of addresses goes, and the next is another. */
+Test(torch_alone, ranges_of_addresses_come_and_go)
+{
+    for (uint64_t round = 1; round <= 3; round++) {
+        const uint64_t place = PLACE + (4096 * MIB) * round, id = 10 * round;
+
+        cr_assert_null(ms_recording_reserve(&recording, 0, 1 + round, place, 64 * MIB).field);
+        cr_assert_null(ms_recording_map(&recording, 0, 1 + round, place, 40 * MIB).field);
+        cr_assert_null(
+            ms_recording_allocated(&recording, 0, id, place, (12 + 2 * round) * MIB, 0, 0).field);
+        died(id);
+        cr_assert_null(ms_recording_unmap(&recording, 0, place, 40 * MIB).field);
+        cr_assert_null(ms_recording_unreserve(&recording, 0, 1 + round).field);
+    }
+    expect(AMPLE, false, 18 * MIB);
+    expect(AMPLE, true, 20 * MIB);
+}
+
 Test(torch_alone, fragmentation)
 {
     born(1, 30 * MIB);
