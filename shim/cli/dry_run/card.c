@@ -29,22 +29,22 @@ static bool begins_with_digit(const char *text)
     return *text >= '0' && *text <= '9';
 }
 
-enum key { NAME, MEMORY, CONTEXT, CAPABILITY, PROCESSORS, KEY_COUNT };
+enum card_key { NAME, MEMORY, CONTEXT, CAPABILITY, PROCESSORS, KEY_COUNT };
 
 static const char *const keys[KEY_COUNT] = {"name", "memory", "context", "capability",
                                             "processors"};
 
-static enum key find_key(const char *word)
+static enum card_key find_key(const char *word)
 {
     int key = 0;
 
     while (key < KEY_COUNT && strcmp(word, keys[key]) != 0) {
         key++;
     }
-    return (enum key)key;
+    return (enum card_key)key;
 }
 
-static bool take_value(enum key key, const char *value, struct ms_card *card)
+static bool take_value(enum card_key key, const char *value, struct ms_card *card)
 {
     char rest;
 
@@ -68,19 +68,19 @@ static bool take_value(enum key key, const char *value, struct ms_card *card)
 }
 
 /* A file that describes a card. */
-struct description {
+struct card_description {
     const char *path;
     unsigned line;             /* its number, from 1 */
     unsigned lines[KEY_COUNT]; /* of keys that were there; 0: not yet */
 };
 
 /* Changes `line`. False, after an error message: no valid line. */
-static bool take_line(struct description *file, char *line, struct ms_card *card)
+static bool take_line(struct card_description *file, char *line, struct ms_card *card)
 {
     char *word = line + strspn(line, " \t");
     const size_t length = strcspn(word, " \t\r\n");
     char *value = word + length + strspn(word + length, " \t");
-    enum key key;
+    enum card_key key;
 
     if (file->line <= MOST_LINES && (*word == '#' || length == 0)) {
         return true;
@@ -118,7 +118,7 @@ static bool take_file(const char *path, struct ms_card *card)
 {
     FILE *file = fopen(path, "re");
     char line[256];
-    struct description description = {.path = path};
+    struct card_description description = {.path = path};
     bool good = true;
 
     if (!file) {
