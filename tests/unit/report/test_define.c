@@ -314,7 +314,7 @@ Test(define, steps_and_tags_use_no_device)
 
 /* ---- killed ---- */
 
-enum { KILLS = 60 };
+enum { KILLS = 60, PAST_FIRST_EXTENT = 8000 };
 
 struct shared {
     _Atomic uint32_t defined; /* sites whose definition has returned */
@@ -352,6 +352,9 @@ Test(define, killed_at_any_moment, .timeout = 60)
     uint32_t most = 0;
 
     for (int i = 0; i < KILLS; i++) {
+        /* Some go on for long, however slow the machine is. */
+        const uint32_t least = i % 4 == 0 ? PAST_FIRST_EXTENT : 0;
+
         memset(shared, 0, sizeof(*shared));
 
         const pid_t child = fork();
@@ -359,7 +362,7 @@ Test(define, killed_at_any_moment, .timeout = 60)
         if (child == 0) {
             define_until_killed(shared, output);
         }
-        while (!atomic_load(&shared->ready)) {
+        while (!atomic_load(&shared->ready) || atomic_load(&shared->defined) < least) {
             usleep(50);
         }
         usleep((useconds_t)(synthetic_random(&random) % 20000));
@@ -378,5 +381,5 @@ Test(define, killed_at_any_moment, .timeout = 60)
         most = count > most ? count : most;
         ms_model_delete(model);
     }
-    cr_assert_gt(most, 8000, "some were killed past the first extent: %u", most);
+    cr_assert_geq(most, PAST_FIRST_EXTENT, "some were killed past the first extent: %u", most);
 }

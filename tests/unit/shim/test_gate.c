@@ -3,6 +3,7 @@
  * meanwhile, never happen together. With thread sanitizer, what each wrote is seen by the other. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -13,6 +14,7 @@ enum { THREADS = 4, CLOSINGS = 500 };
 
 static uint64_t moved; /* written by the closer alone, while the gate is closed */
 static atomic_bool over;
+static atomic_int seen; /* threads that have been inside */
 
 static void *work(void *looks)
 {
@@ -25,7 +27,7 @@ static void *work(void *looks)
         }
         cr_assert_eq(moved, first);
         ms_gate_leave();
-        count++;
+        atomic_fetch_add(&seen, count++ == 0);
     }
     *(uint64_t *)looks = count;
     return NULL;
@@ -37,6 +39,10 @@ Test(gate, nobody_is_inside_while_it_is_closed)
     uint64_t looks[THREADS];
     for (int t = 0; t < THREADS; t++) {
         cr_assert_eq(pthread_create(&threads[t], NULL, work, &looks[t]), 0);
+    }
+    /* On a busy machine a new thread would else run only when all is over. */
+    while (atomic_load(&seen) < THREADS) {
+        sched_yield();
     }
     for (int i = 0; i < CLOSINGS; i++) {
         cr_assert(ms_gate_close(LIMIT_NS));
