@@ -105,16 +105,23 @@ CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result)
     return result;
 }
 
+/* A thread that comes while another one announces it does the same: its own capture may begin as
+ * soon as this returns. */
 void ms_captures_unseen(void)
 {
     static atomic_bool unseen;
-    if (!atomic_exchange(&unseen, true)) {
-        prepare();
-        announce();
-        ms_log(MS_LOG_WARN,
-               "the program may capture graphs in a way that memshim does not know: from here on "
-               "memshim treats memory as during a capture, and some of it may not be used again");
+    if (atomic_load(&unseen)) {
+        return;
     }
+    prepare();
+    announce();
+    if (atomic_exchange(&unseen, true)) {
+        atomic_fetch_sub(&ms_captures, 1); /* one counts for all */
+        return;
+    }
+    ms_log(MS_LOG_WARN,
+           "the program may capture graphs in a way that memshim does not know: from here on "
+           "memshim treats memory as during a capture, and some of it may not be used again");
 }
 
 void ms_capture_begins(CUstream handle)

@@ -235,6 +235,9 @@ static void capture_while_it_is_held_off(void)
     EXPECT(gate_hold_off_captures());
     pthread_t other = run(capture_once);
     wait_for(&reached);
+    while (!gate_captures()) { /* it is announced */
+        nap_ms(1);
+    }
     nap_ms(400);
     EXPECT(!atomic_load(&flag));       /* the capture has not begun, however long it takes */
     EXPECT(!gate_hold_off_captures()); /* and nobody else keeps it waiting */
@@ -505,6 +508,38 @@ static void capture_of_who_knows_what(void)
     MUST(cuMemsetD8(area, 1, AREA_BYTES));
 }
 
+static begin_t unknown_begin;
+static atomic_int begun;
+
+static void *begin_unknown(void *unused)
+{
+    static char no_stream;
+    EXPECT(unknown_begin((CUstream)(void *)&no_stream) == CUDA_ERROR_INVALID_VALUE);
+    atomic_fetch_add(&begun, 1);
+    return unused;
+}
+
+/* The first two at once: neither of them begins while captures are held off. */
+static void captures_of_who_knows_what(void)
+{
+    pthread_t threads[2];
+    unknown_begin = (begin_t)gate_stub("cuGraphBeginRecapture", (void *)begin_capture);
+    refuses = true;
+    EXPECT(gate_hold_off_captures());
+    threads[0] = run(begin_unknown);
+    while (!gate_captures()) {
+        nap_ms(1);
+    }
+    threads[1] = run(begin_unknown);
+    nap_ms(200);
+    EXPECT(atomic_load(&begun) == 0);
+    gate_let_captures_on();
+    for (int i = 0; i < 2; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    EXPECT(atomic_load(&begun) == 2 && gate_captures());
+}
+
 static void system_without_membarrier(void)
 {
     struct sock_filter rows[] = {
@@ -540,6 +575,7 @@ static void system_without_membarrier(void)
     X(form_that_nobody_knows)              \
     X(capture_that_nobody_knows)           \
     X(capture_of_who_knows_what)           \
+    X(captures_of_who_knows_what)          \
     X(system_without_membarrier)
 
 static const struct test_case cases[] = {
