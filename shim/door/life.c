@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The start and the end of the process. A program that never uses CUDA must not pay for this. So
  * the constructor compares one address (second_copy.h), puts variables into the environment, notes
- * the state of the process, and registers the exit handler. */
+ * the state of the process, and registers the handlers of exits and forks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 #include "shim/frameworks/arenas.h"
 #include "shim/frameworks/torch.h"
 #include "shim/frameworks/torch_settings.h"
+#include "shim/process/fork.h"
 #include "shim/process/guard.h"
 #include "shim/process/log.h"
 #include "shim/process/probe.h"
@@ -123,6 +124,7 @@ __attribute__((constructor)) static void at_load(void)
     if (torch_variable != NULL) {
         put(torch_variable);
     }
+    ms_fork_begin();
     (void)on_exit(at_exit, NULL); /* fails only without memory; then the trace ends as after a
                                      kill */
     errno = error;

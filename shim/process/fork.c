@@ -10,7 +10,10 @@
 #include "shim/process/session.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool watched;
+static bool registered;
+static atomic_bool watched;
+/* Of this thread, which forks: the state of the process may change between the handlers. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) bool holds;
 static struct ms_fork_part *_Atomic parts;
 
 void ms_fork_join(struct ms_fork_part *part)
@@ -24,7 +27,7 @@ void ms_fork_join(struct ms_fork_part *part)
  * thread cannot wait for locks that it may hold itself. */
 static bool concerns_us(void)
 {
-    return !ms_process_inert() && !ms_guard.inside;
+    return atomic_load(&watched) && !ms_process_inert() && !ms_guard.inside;
 }
 
 static void all_of(enum ms_lock_rank rank, void (*act)(ms_lock_t *lock))
@@ -39,7 +42,8 @@ static void all_of(enum ms_lock_rank rank, void (*act)(ms_lock_t *lock))
 
 static void prepare(void)
 {
-    if (!concerns_us()) {
+    holds = concerns_us();
+    if (!holds) {
         return;
     }
     ms_lock_check_fork();
@@ -52,7 +56,7 @@ static void prepare(void)
 
 static void in_parent(void)
 {
-    if (!concerns_us()) {
+    if (!holds) {
         return;
     }
     for (enum ms_lock_rank rank = MS_RANK_COUNT - 1; rank > MS_RANK_NONE; rank--) {
@@ -78,7 +82,7 @@ static void leave_alone(void)
 /* The child has only this thread, so no other thread holds a lock. */
 static void in_child(void)
 {
-    if (ms_process_inert()) {
+    if (!atomic_load(&watched) || ms_process_inert()) {
         return;
     }
     for (enum ms_lock_rank rank = MS_RANK_NONE + 1; rank < MS_RANK_COUNT; rank++) {
@@ -89,12 +93,19 @@ static void in_child(void)
     }
 }
 
-static void watch(void)
+static void set_up(void)
 {
-    watched = pthread_atfork(prepare, in_parent, in_child) == 0;
+    registered = pthread_atfork(prepare, in_parent, in_child) == 0;
+}
+
+void ms_fork_begin(void)
+{
+    (void)pthread_once(&once, set_up);
 }
 
 bool ms_fork_watch(void)
 {
-    return pthread_once(&once, watch) == 0 && watched;
+    ms_fork_begin();
+    atomic_store(&watched, true);
+    return registered;
 }

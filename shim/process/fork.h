@@ -8,8 +8,11 @@
 
 #include "allocator/base/locks/lock.h"
 
-/* Starts to watch forks. False: no host memory for that. Child handlers that a caller registers
- * later (pthread_atfork) run when all locks are free. */
+/* Called when memshim is loaded: handlers that the program registers (pthread_atfork) run when all
+ * locks are free, before ours in the parent and after ours in the child. */
+void ms_fork_begin(void);
+
+/* Starts to watch forks. False: there was no host memory for that. */
 bool ms_fork_watch(void);
 
 /* What one part of the library does around a fork; either member may be null. */

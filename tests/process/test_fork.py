@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks while other threads allocate near the end of the memory: no fork waits for ever."""
+"""Forks while memory is short, and with handlers that allocate: no fork waits for ever."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ class Forks(ProcessTest):
 
     def test_while_one_spills(self) -> None:
         self.job("spill", 8)
+
+    def test_with_handlers_that_allocate(self) -> None:
+        """They run while memshim holds no lock, though they were registered before it was used."""
+        self.run_under_shim(JOB, "handlers", "3").check()
 
     def test_a_child_asks_nothing_of_the_loader(self) -> None:
         """It may have been in the midst of another thread's dlopen, and stays so in the child."""

@@ -2,8 +2,9 @@
 /* Forks while other threads run short of memory: every fork returns, and every child ends.
  *
  * Arguments: "shortage", and how many forks while two threads allocate and free on streams of their
- * own, more together than the device has; or "spill", and how often a fork falls into the spill
- * that one large allocation causes. Ends with "done". */
+ * own, more together than the device has; "spill", and how often a fork falls into the spill that
+ * one large allocation causes; or "handlers", and how many forks around which the program's own
+ * handlers, registered before the device is used, allocate and free. Ends with "done". */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -126,15 +127,44 @@ static void fork_in_spill(int rounds)
     }
 }
 
+static CUdeviceptr kept;
+
+static void allocate_and_free(void)
+{
+    CUdeviceptr block = 0;
+    MUST(driver.cuMemAlloc(&block, MIB));
+    MUST(driver.cuMemFree(block));
+}
+
+static void free_in_child(void)
+{
+    (void)driver.cuMemFree(kept); /* goes to the driver, which refuses */
+}
+
+static void fork_with_handlers(int forks)
+{
+    MUST(driver.cuMemAlloc(&kept, MIB));
+    for (int i = 0; i < forks; i++) {
+        fork_once();
+    }
+    MUST(driver.cuMemFree(kept));
+}
+
 int main(int argc, char **argv)
 {
     EXPECT(argc == 3);
     driver = driver_open();
+    const bool handlers = strcmp(argv[1], "handlers") == 0;
+    if (handlers) {
+        MUST(pthread_atfork(allocate_and_free, allocate_and_free, free_in_child));
+    }
     MUST(driver.cuInit(0));
     MUST(driver.cuDevicePrimaryCtxRetain(&context, 0));
     MUST(driver.cuCtxSetCurrent(context));
     if (strcmp(argv[1], "shortage") == 0) {
         fork_in_shortage(atoi(argv[2]));
+    } else if (handlers) {
+        fork_with_handlers(atoi(argv[2]));
     } else {
         fork_in_spill(atoi(argv[2]));
     }
