@@ -9,7 +9,9 @@
 #include "allocator/base/locks/lock.h"
 
 /* Called when memshim is loaded: handlers that the program registers (pthread_atfork) run when all
- * locks are free, before ours in the parent and after ours in the child. */
+ * locks are free, before ours in the parent and after ours in the child. The driver's own would run
+ * before ours, too, and must not take a lock: libcuda.so.535.261.03 registers one for the child
+ * only (null, null and a function go to __register_atfork in its machine code). */
 void ms_fork_begin(void);
 
 /* Starts to watch forks. False: there was no host memory for that. */
