@@ -68,8 +68,8 @@ static void store_past(const struct ms_buffer *past, struct ms_buffer *out)
 
 void ms_site_table_store(const ms_site_table_t *table, struct ms_buffer *out)
 {
-    const uint64_t sums[] = {table->sampling_bytes, table->phase,         table->past_phase,
-                             table->phase_blocks,   table->most_left,     table->allocation_ns,
+    const uint64_t sums[] = {table->sampling_bytes, table->phase,     table->past_phase,
+                             table->phase_blocks,   table->most_left, table->allocation_ns,
                              table->allocation_site};
 
     for (uint64_t i = 0; i < MS_DEVICE_COUNT; i++) {
