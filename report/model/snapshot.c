@@ -235,12 +235,19 @@ static void after(struct ms_snapshot *snapshot, const struct ms_event *event, ui
     }
 }
 
+static bool is_at_peak(const struct ms_snapshot *snapshot, const struct ms_snapshot_device *device)
+{
+    const struct ms_aggregate *sums = &snapshot->instant.sums[device - snapshot->devices];
+
+    return device->peak_bytes > 0 && ms_aggregate_peak_live(sums).live_bytes >= device->peak_bytes;
+}
+
 static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_snapshot *snapshot = ctx;
     struct ms_snapshot_device *device = &snapshot->devices[event->device & (MS_DEVICE_COUNT - 1)];
 
-    if (!ms_event_has_device(event) || time_ns > device->until_ns) {
+    if (!ms_event_has_device(event) || time_ns > device->until_ns || device->passed) {
         return;
     }
     device->used = true;
@@ -251,6 +258,7 @@ static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns
     }
     ms_instant_take(&snapshot->instant, event, time_ns);
     after(snapshot, event, time_ns);
+    device->passed = time_ns == device->until_ns && is_at_peak(snapshot, device);
 }
 
 static void take_gap(void *ctx, uint8_t index, const struct ms_aggregate *sums, uint64_t time_ns)
@@ -278,9 +286,14 @@ bool ms_snapshot_take(struct ms_snapshot *snapshot, const struct ms_model *model
     snapshot->model = model;
     snapshot->failed = !ms_instant_begin(&snapshot->instant);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
-        if (model->devices[i].used &&
+        const struct ms_model_device *device = &model->devices[i];
+
+        if (device->used &&
             !ms_moment_find(model, moment, i, &snapshot->devices[i].until_ns, why, why_bytes)) {
             return false;
+        }
+        if (device->used && moment->word == MS_AT_PEAK) {
+            snapshot->devices[i].peak_bytes = ms_aggregate_peak_live(&device->sums).live_bytes;
         }
     }
     if (!snapshot->failed && !ms_events_visit(model->path, &visitor, why, why_bytes)) {

@@ -39,7 +39,9 @@ struct ms_snapshot_entry {
 
 struct ms_snapshot_device {
     bool used;
-    uint64_t until_ns; /* the moment */
+    uint64_t until_ns;   /* the moment */
+    uint64_t peak_bytes; /* of live memory, if the moment is the peak; otherwise 0 */
+    bool passed;         /* the peak was reached; later events may have the same time */
     struct ms_containers segments;
     struct ms_buffer entries; /* struct ms_snapshot_entry, oldest first */
     uint64_t dropped;         /* older ones */
