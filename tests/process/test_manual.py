@@ -144,7 +144,7 @@ class Completions(ProcessTest):
     def test_cards_of_zsh(self) -> None:
         """Beside files: a file may describe one."""
         (line,) = (line for line in ZSH.read_text().splitlines() if "--gpu=" in line)
-        self.assertIn(' h100-80gb ', line)
+        self.assertIn(" h100-80gb ", line)
         self.assertIn("_files", line)
 
 

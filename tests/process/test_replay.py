@@ -397,7 +397,9 @@ class Snapshot(ProcessTest):
         os.mkfifo(started)
         python.write_text(f'#!/bin/sh\necho $$ >"{started}"\nexec /bin/sleep 600\n')
         python.chmod(0o755)
-        running = subprocess.Popen([CLI, "replay", path], env={**os.environ, "PATH": self.folder})
+        running = subprocess.Popen(
+            [CLI, "replay", path], env={**os.environ, "PATH": str(self.folder)}
+        )
         reader = int(started.read_text())
         running.terminate()
         self.assertEqual(running.wait(timeout=TIMEOUT_S), -signal.SIGTERM)
