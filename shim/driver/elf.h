@@ -8,10 +8,12 @@
 #ifndef MEMSHIM_SHIM_DRIVER_ELF_H
 #define MEMSHIM_SHIM_DRIVER_ELF_H
 
+#include <errno.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/auxv.h>
 
 struct ms_loaded_elf {
     uintptr_t base;
@@ -21,6 +23,13 @@ struct ms_loaded_elf {
     const uint32_t *gnu_hash; /* DT_GNU_HASH, or null */
     const uint32_t *hash;     /* DT_HASH, or null */
 };
+
+/* The program's file where somebody started the loader with the program as its argument; else "".
+ * The kernel then started no other loader, and /proc/self/exe is the loader. */
+static inline const char *ms_elf_loader_argument(void)
+{
+    return getauxval(AT_BASE) == 0 ? program_invocation_name : "";
+}
 
 /* The first loaded object with this soname (or this file name, if it has no soname). False if there
  * is none. Valid as long as the object stays loaded. */

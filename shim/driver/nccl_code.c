@@ -37,6 +37,7 @@ static struct file map_file(const char *path)
 {
     struct file file = {0};
     struct stat status;
+    path = path[0] != '\0' ? path : ms_elf_loader_argument();
     int fd = open(path[0] != '\0' ? path : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, &status) == 0 && status.st_size >= (off_t)sizeof(ElfW(Ehdr))) {
         void *at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

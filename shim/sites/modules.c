@@ -78,6 +78,7 @@ static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * no
  * Stacks may be small, so the caller's buffer is the only one. */
 static void absolute_path(const char *name, char *path, uint32_t path_bytes)
 {
+    name = name[0] != '\0' ? name : ms_elf_loader_argument();
     if (name[0] == '\0') {
         ssize_t length = readlink("/proc/self/exe", path, path_bytes - 1);
         path[length > 0 ? length : 0] = '\0';

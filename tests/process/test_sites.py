@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import unittest
+from pathlib import Path
 
 import sites
 from machine import BUILD, MIB, PROGRAMS, ProcessTest, process_folders, program, run
@@ -12,6 +13,8 @@ from sites import BLOCK, CHARGE, CHUNK, HOST, Trace
 
 JOB = program("sites_job")
 KIB = 1024
+LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
+LOADER = next((path for path in LOADERS if Path(path).exists()), None)
 
 
 class SitesTest(ProcessTest):
@@ -56,6 +59,12 @@ class Places(SitesTest):
         self.assertEqual(self.by_chain(trace, BLOCK), self.KNOWN)
         self.assertEqual(len(trace.sums(BLOCK)), 4)
         self.assertTrue(all(site.flags == 0 for site in trace.sites.values()))
+
+    @unittest.skipUnless(LOADER, "where the dynamic loader lies is not known")
+    def test_program_that_is_an_argument_of_the_loader(self) -> None:
+        """Its places are its own: the file that the kernel started is the loader."""
+        self.run_under_shim(str(LOADER), JOB, "known").check()
+        self.assertEqual(self.by_chain(self.trace(), BLOCK), self.KNOWN)
 
     def test_nothing_of_memshim_itself(self) -> None:
         trace = self.run_job("known")
