@@ -27,7 +27,7 @@
 static struct driver driver;
 static CUcontext context;
 static atomic_bool ended;
-static atomic_uint served;
+static atomic_uint served[THREADS];
 
 static void fork_once(void)
 {
@@ -62,7 +62,7 @@ static void *allocate(void *seed)
         } else if (driver.cuMemAllocAsync(block, MIB + (drawn >> 16) % (MOST_BYTES - MIB),
                                           stream) == CUDA_SUCCESS) {
             MUST(driver.cuMemsetD8Async(*block, 1, MIB, stream));
-            atomic_fetch_add(&served, 1);
+            atomic_fetch_add(&served[(uintptr_t)seed - 1], 1);
         } else {
             *block = 0;
         }
@@ -77,6 +77,12 @@ static void *allocate(void *seed)
     return NULL;
 }
 
+/* From here on the two hold more than there is. */
+static bool both_have_run(void)
+{
+    return atomic_load(&served[0]) >= BLOCKS && atomic_load(&served[1]) >= BLOCKS;
+}
+
 static void fork_in_shortage(int forks)
 {
     pthread_t threads[THREADS];
@@ -86,7 +92,7 @@ static void fork_in_shortage(int forks)
     for (int i = 0; i < forks; i++) {
         fork_once();
     }
-    while (atomic_load(&served) < 2 * BLOCKS) { /* it ran while there were forks, and goes on */
+    while (!both_have_run()) { /* while there were forks; and they go on */
         fork_once();
     }
     atomic_store(&ended, true);
