@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -130,6 +131,18 @@ def run(
     **settings: Any,
 ) -> Result:
     return finish(start(command, shim, cwd, preexec, **settings), timeout_s)
+
+
+@contextlib.contextmanager
+def held_ports(count: int) -> Iterator[list[int]]:
+    """Nobody else is given these ports meanwhile. A server can listen there, because both allow the
+    address's reuse, as servers do, and this one does not listen."""
+    with contextlib.ExitStack() as stack:
+        holders = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for holder in holders:
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("127.0.0.1", 0))
+        yield [holder.getsockname()[1] for holder in holders]
 
 
 def program(name: str) -> Path:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
 import unittest
@@ -22,6 +21,7 @@ from machine import (
     SHIM,
     SIMGPU,
     ProcessTest,
+    held_ports,
     process_folders,
     program,
     report_of,
@@ -92,21 +92,23 @@ class Monitoring(ProcessTest):
         folder = self.folder / "textfiles"
         folder.mkdir()
         run([CLI, "top", "--once", "--prometheus", folder / "memshim.prom", self.output]).check()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        served = subprocess.Popen(
-            [
-                *(exporter, "--collector.disable-defaults", "--collector.textfile"),
-                *(f"--collector.textfile.directory={folder}", f"--web.listen-address={address}"),
-            ],
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            text = fetch(f"http://{address}/metrics")
-        finally:
-            served.kill()
-            served.wait()
+        with held_ports(1) as (port,):
+            address = f"127.0.0.1:{port}"
+            served = subprocess.Popen(
+                [
+                    *(exporter, "--collector.disable-defaults", "--collector.textfile"),
+                    *(
+                        f"--collector.textfile.directory={folder}",
+                        f"--web.listen-address={address}",
+                    ),
+                ],
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                text = fetch(f"http://{address}/metrics")
+            finally:
+                served.kill()
+                served.wait()
         self.assertIn("node_textfile_scrape_error 0\n", text)
         told = set(re.findall(r"^memshim_\w+", (folder / "memshim.prom").read_text(), re.MULTILINE))
         self.assertTrue(told)

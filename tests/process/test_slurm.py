@@ -24,6 +24,7 @@ from machine import (
     TIMEOUT_S,
     ProcessTest,
     Result,
+    held_ports,
     process_folders,
     program,
     report_of,
@@ -69,14 +70,6 @@ SlurmdParameters=config_overrides
 """
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in taken:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in taken]
-
-
 def wait_for(what: str, happened: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     end = time.monotonic() + timeout_s
     while not happened():
@@ -88,13 +81,11 @@ def wait_for(what: str, happened: Callable[[], bool], timeout_s: float = TIMEOUT
 class Cluster:
     """Its daemons are ended by the pids that they wrote."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ports: list[int]) -> None:
         self.folder = folder
         host = socket.gethostname().split(".")[0]
         self.configuration = folder / "slurm.conf"
-        self.configuration.write_text(
-            CONFIGURATION.format(folder=folder, host=host, ports=free_ports(3))
-        )
+        self.configuration.write_text(CONFIGURATION.format(folder=folder, host=host, ports=ports))
         (folder / "state").mkdir()
         self.plugin = folder / "memshim_spank.so"
         strict = ["-Wall", "-Wextra", "-Werror"]
@@ -153,7 +144,9 @@ class Slurm(ProcessTest):
             raise unittest.SkipTest("Slurm's daemons are started as root")
         holder = tempfile.TemporaryDirectory(prefix="memshim-slurm.", ignore_cleanup_errors=True)
         cls.addClassCleanup(holder.cleanup)
-        cls.cluster = Cluster(Path(holder.name))
+        stack = contextlib.ExitStack()
+        cls.addClassCleanup(stack.close)
+        cls.cluster = Cluster(Path(holder.name), stack.enter_context(held_ports(3)))
         cls.addClassCleanup(cls.cluster.stop)
         cls.cluster.start()
 

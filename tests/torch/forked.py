@@ -17,6 +17,7 @@ as it is loaded (PYTORCH_ALLOC_CONF's backend), or what starts interpreters itse
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import json
@@ -28,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -167,21 +168,19 @@ def forks(shim: bool) -> Forks:
     return Forks(harness.SHIM if shim else None)
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def ranks_settings(ranks: int) -> dict[str, str]:
-    """What torchrun tells its workers."""
-    return {
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
+@contextlib.contextmanager
+def ranks_settings(ranks: int) -> Iterator[dict[str, str]]:
+    """What torchrun tells its workers. Nobody else is given the port meanwhile; the first rank can
+    listen there, because both allow the address's reuse and this one does not listen."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield {
+            "WORLD_SIZE": str(ranks),
+            "LOCAL_WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(holder.getsockname()[1]),
+        }
 
 
 def new_folder(server: Forks) -> Path:
@@ -200,22 +199,24 @@ def run_in(
     timeout_s: float,
     settings: dict[str, object],
 ) -> harness.Result:
-    all_settings = {
-        "SIMGPU_DEVICES": ranks,
-        "SIMGPU_SHARED": folder / "devices",
-        "XDG_CACHE_HOME": folder / "cache",
-        **(ranks_settings(ranks) if ranks > 1 else {}),
-        **settings,
-    }
     command = [str(harness.WORKLOADS / script), *arguments]
-    request = {
-        "command": command,
-        "ranks": ranks,
-        "folder": str(folder),
-        "timeout_s": timeout_s,
-        "settings": {name: str(value) for name, value in all_settings.items()},
-    }
-    statuses = server.run(request)
+    with contextlib.ExitStack() as stack:
+        of_ranks = stack.enter_context(ranks_settings(ranks)) if ranks > 1 else {}
+        all_settings = {
+            "SIMGPU_DEVICES": ranks,
+            "SIMGPU_SHARED": folder / "devices",
+            "XDG_CACHE_HOME": folder / "cache",
+            **of_ranks,
+            **settings,
+        }
+        request = {
+            "command": command,
+            "ranks": ranks,
+            "folder": str(folder),
+            "timeout_s": timeout_s,
+            "settings": {name: str(value) for name, value in all_settings.items()},
+        }
+        statuses = server.run(request)
     status = next((each for each in statuses if each != 0), 0)
     said = [
         "".join((folder / f"{name}.{rank}").read_text() for rank in range(ranks))
