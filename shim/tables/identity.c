@@ -158,12 +158,32 @@ static const char *python_target(const char *at, const char *end)
     return NULL;
 }
 
+/* What the loader runs whose command line this is (ld-linux-x86-64.so.2 --library-path PATH
+ * PROGRAM); the whole where it is another program's. */
+static const char *behind_loader(const char *cmdline, const char *end)
+{
+    static const char alone[] = "--inhibit-cache"; /* the other options have a value */
+    const char *at = cmdline;
+    if (strncmp(ms_base_name(at), "ld-linux", 8) != 0) {
+        return cmdline;
+    }
+    at += strlen(at) + 1;
+    while (at < end && strncmp(at, "--", 2) == 0) {
+        const bool has_value = strcmp(at, alone) != 0;
+        at += strlen(at) + 1;
+        at += has_value && at < end ? strlen(at) + 1 : 0;
+    }
+    return at < end ? at : cmdline;
+}
+
 void ms_identity_program(const char *cmdline, size_t bytes, char *out, size_t out_bytes)
 {
+    const char *end = cmdline + bytes;
+    cmdline = bytes > 0 ? behind_loader(cmdline, end) : cmdline;
     const char *name = bytes > 0 ? ms_base_name(cmdline) : "process";
     size_t length;
     if (bytes > 0 && is_python(name)) {
-        const char *target = python_target(cmdline + strlen(cmdline) + 1, cmdline + bytes);
+        const char *target = python_target(cmdline + strlen(cmdline) + 1, end);
         name = target != NULL ? ms_base_name(target) : name;
     }
     length = strlen(name);

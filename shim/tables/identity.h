@@ -44,7 +44,8 @@ void ms_identity_ranks(char *const *environment, struct ms_ranks *out);
 uint32_t ms_identity_local_ranks(char *const *environment);
 
 /* The program's name from a command line in the form of /proc/self/cmdline (`bytes` long, strings
- * one after the other). For Python: the script or module that it runs. Pure. */
+ * one after the other). For Python: the script or module that it runs; likewise for the loader.
+ * Pure. */
 void ms_identity_program(const char *cmdline, size_t bytes, char *out, size_t out_bytes);
 
 /* A start time as a run id, YYYYmmdd-HHMMSS-pid, in UTC. `out` has at least 40 bytes. Pure. */

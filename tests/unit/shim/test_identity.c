@@ -67,6 +67,10 @@ Test(identity, program)
     PROGRAM("python3", "python3\0-");
     PROGRAM("python3", "python3\0-W");
     PROGRAM("pythonic", "pythonic\0train.py");
+    PROGRAM("trainer", "/lib64/ld-linux-x86-64.so.2\0./trainer\0--fast");
+    PROGRAM("train", "/lib64/ld-linux-x86-64.so.2\0--inhibit-cache\0--library-path\0/a:/b\0"
+                     "/opt/python3.11\0-u\0train.py");
+    PROGRAM("ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2\0--library-path\0/a:/b");
     char name[64];
     ms_identity_program("", 0, name, sizeof(name));
     cr_assert_str_eq(name, "process");
