@@ -46,6 +46,9 @@ struct ms_site_kinds {
 /* The readable name: "optimizer state". */
 const char *ms_kind_name(enum ms_kind kind);
 
+/* What the name means, as docs/report.md has it; null: the name says it. */
+const char *ms_kind_meaning(enum ms_kind kind);
+
 /* The evidence about sites: of one run that was read whole. */
 struct ms_kinds_ground {
     const ms_definitions_t *definitions;

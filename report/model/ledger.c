@@ -115,13 +115,15 @@ static void add_charged(struct list *list, const struct ms_counters *counters,
     const struct ms_ledger_row forwarded = {
         .name = "live_forwarded",
         .what =
-            "of the live bytes, what the driver served (below) or another process is charged for",
+            "subtracted: live bytes above that the driver served (below), or that another process "
+            "is charged for",
         .negative = true,
         .part = MS_LEDGER_ELSEWHERE,
         .kind = MS_KIND_COUNT};
     const struct ms_ledger_row host = {.name = "on_host",
-                                       .what = "of the live bytes, in host memory: moved there, or "
-                                               "made there for want of device memory",
+                                       .what = "subtracted: live bytes above that lie in host "
+                                               "memory, moved there or made there for want of "
+                                               "device memory",
                                        .estimated = true,
                                        .negative = true,
                                        .part = MS_LEDGER_ELSEWHERE,

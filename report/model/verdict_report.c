@@ -18,6 +18,8 @@
 #define WORTH_OF_SHORT 4u
 #define WORTH_OF_CAP   100u
 
+#define WORTH_OF_LINE 16u /* one part in so many of what a line holds is worth a word */
+
 #define MODEL_PARTS 9u /* the batch's part is at most one in so many of the model's */
 
 #define LINE_PARTS 9u /* all else is at most one in so many of what one line asked for */
@@ -115,17 +117,38 @@ const char *ms_held_kind_name(const struct ms_model *model, enum ms_kind kind)
                : ms_kind_name(kind);
 }
 
+/* The kind of what a line holds; where another one has a share in it, the two largest. */
+static void add_kinds(const struct ms_model *model, const struct ms_held_line *line,
+                      struct ms_buffer *out)
+{
+    int second = line->kind == 0 ? 1 : 0;
+
+    for (int kind = second; kind < MS_KIND_COUNT; kind++) {
+        if (kind != line->kind && line->kind_bytes[kind] > line->kind_bytes[second]) {
+            second = kind;
+        }
+    }
+    ms_buffer_add(out, ms_held_kind_name(model, (enum ms_kind)line->kind));
+    if (line->kind_bytes[second] >= line->bytes / WORTH_OF_LINE && line->kind_bytes[second] > 0) {
+        ms_buffer_format(out, " %s, %s %s", MS_BYTES(line->kind_bytes[line->kind]),
+                         ms_held_kind_name(model, (enum ms_kind)second),
+                         MS_BYTES(line->kind_bytes[second]));
+    }
+}
+
 void ms_held_line_add(const struct ms_model *model, const struct ms_held_line *line,
                       uint64_t live_bytes, struct ms_buffer *out)
 {
     ms_buffer_format(out, "%s (%s of live) ", MS_BYTES(line->bytes),
                      MS_PERCENT(line->bytes, live_bytes));
     ms_buffer_add(out, line->text.at);
+    ms_buffer_add(out, "   ");
     /* What lies in a segment may be of any kind. */
-    ms_buffer_format(out, "   %s",
-                     ms_model_hides_tensors(model)
-                         ? "segments"
-                         : ms_held_kind_name(model, (enum ms_kind)line->kind));
+    if (ms_model_hides_tensors(model)) {
+        ms_buffer_add(out, "segments");
+    } else {
+        add_kinds(model, line, out);
+    }
 }
 
 static int by_pinned(const void *a, const void *b)
@@ -159,39 +182,7 @@ void ms_pinned_lines(const struct ms_model *model, int device, struct ms_buffer 
     }
 }
 
-/* ---- when ---- */
-
-static uint64_t recorded_step_at(const struct ms_model_steps *steps, uint64_t time_ns)
-{
-    const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;
-    const size_t count = steps->times.bytes / sizeof(*all);
-    uint64_t number = 0;
-
-    for (size_t i = 0; i < count && all[i].time_ns <= time_ns; i++) {
-        number = all[i].number;
-    }
-    /* Only one step in `stride` was kept, so the number of others is unknown. */
-    return steps->stride <= 1 || number == steps->number ? number : 0;
-}
-
-uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns)
-{
-    const struct ms_recurrence *found = &model->recurrence;
-    const uint64_t *begins = (const uint64_t *)found->begins.at;
-    const size_t count = found->begins.bytes / sizeof(*begins);
-    size_t before = 0;
-
-    if (model->steps.count > 0) {
-        return recorded_step_at(&model->steps, time_ns);
-    }
-    if (!found->known || found->every > 1) {
-        return 0;
-    }
-    while (before < count && begins[before] <= time_ns) {
-        before++;
-    }
-    return before + (before > 0 && time_ns > found->ended_ns);
-}
+/* ---- the one that is judged ---- */
 
 size_t ms_judged_fatal(const struct ms_model *model)
 {
@@ -251,17 +242,6 @@ static void say_growth(const struct ms_model *model, const struct ms_leak *leak,
                    unseen ? "; which line keeps what is in them is not known" : "");
     ms_buffer_free(&line);
     ms_buffer_free(&pace);
-}
-
-/* An optimizer's requests belong to the step that it ends. */
-static uint64_t step_of(const struct ms_model *model, const struct ms_model_oom *oom)
-{
-    const enum ms_doing doing =
-        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing;
-    const bool ends = doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
-    const uint64_t ended_ns = model->recurrence.ended_ns;
-
-    return ms_step_at(model, ends && oom->time_ns > ended_ns ? ended_ns : oom->time_ns);
 }
 
 /* Whether the requesting site already holds similar memory, or is an optimizer's. */
@@ -552,7 +532,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
     const struct ms_growth *growth = growth_of(model, at->device);
 
-    *judgement = (struct ms_judgement){.step = step_of(model, at)};
+    *judgement = (struct ms_judgement){.step = ms_step_of_oom(model, at)};
     judgement->verdict =
         ms_verdict_parts(&at->record.state, &judgement->short_bytes, judgement->what,
                          sizeof(judgement->what), judgement->why, sizeof(judgement->why));

@@ -85,6 +85,13 @@ static inline size_t ms_pinned_line_count(const struct ms_buffer *lines)
 /* The number of the step at that time, from 1; 0: steps are unknown. */
 uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns);
 
+/* The step in which it happened: where the optimizer asked, the step that this ends. */
+uint64_t ms_step_of_oom(const struct ms_model *model, const struct ms_model_oom *oom);
+
+/* How many steps had ended by then. UINT64_MAX: unknown, as of steps that the program numbers, or
+ * of which only the beginnings are seen. */
+uint64_t ms_steps_completed(const struct ms_model *model, const struct ms_model_oom *oom);
+
 /* The lines of code with the most memory at the moment, the largest first, at most `room`. Returns
  * their number. Free with ms_held_lines_free. kind: only memory of that kind; MS_KIND_COUNT:
  * all. */

@@ -142,9 +142,11 @@ void ms_text_add_host(struct ms_buffer *out, const struct ms_model *model, int d
                          MS_BYTES(sums->spilled_bytes), MS_BYTES(sums->promoted_bytes),
                          MS_DURATION(sums->held_ns));
     } else if (there > ms_counters_live(counters) / WORTH_SAYING) {
-        ms_buffer_format(
-            out,
-            "  host   at least %s of live memory lay on the host when %s: work on it is slow\n",
-            MS_BYTES(there), ms_model_fatal_oom(model) ? "memory ran out" : "live bytes peaked");
+        ms_buffer_format(out,
+                         "  host   at least %s of live memory lay on the host when %s, and work on "
+                         "it is slow: not moved (MEMSHIM_SPILL), but made there, in holes whose "
+                         "device memory was in use elsewhere\n",
+                         MS_BYTES(there),
+                         ms_model_fatal_oom(model) ? "memory ran out" : "live bytes peaked");
     }
 }

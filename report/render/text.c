@@ -8,6 +8,7 @@
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
+#include "report/model/verdict_report.h"
 #include "report/render/answer.h"
 #include "report/render/forms.h"
 #include "report/render/sites.h"
@@ -46,15 +47,27 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
 static const char *what_became(const struct ms_model *model, size_t index)
 {
     if (ms_model_oom_is_behind(model, index)) {
-        return "behind PyTorch's";
+        return "a try to serve PyTorch's request";
     }
-    return ms_model_oom_at(model, index)->recovered ? "recovered" : "not recovered";
+    return ms_model_oom_at(model, index)->recovered ? "the run went on" : "the run did not go on";
+}
+
+/* Where the whole run shows another reason than that moment. */
+static void add_judged(const struct ms_model *model, size_t index, struct ms_buffer *out)
+{
+    struct ms_judgement judgement;
+
+    ms_judge(model, index, &judgement);
+    if (judgement.verdict != ms_model_oom_at(model, index)->verdict) {
+        ms_buffer_format(out, "; `why` says %s", ms_verdict_name(judgement.verdict));
+    }
 }
 
 static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
 {
     const size_t count = ms_model_oom_count(model);
     const size_t first = count > LISTED_OOMS ? count - LISTED_OOMS : 0;
+    const size_t judged = ms_judged_fatal(model);
 
     if (count == 0) {
         return;
@@ -63,21 +76,29 @@ static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
     if (first > 0) {
         ms_buffer_format(out, ", the last %d of them", LISTED_OOMS);
     }
-    ms_buffer_add(out, "   (each verdict is about its own moment; behind PyTorch's: a driver call "
-                       "that PyTorch made to serve its own request)\n");
+    ms_buffer_add(out, "   (with the first finding, from the figures of that moment alone");
+    if (judged != SIZE_MAX) {
+        ms_buffer_add(out, "; `why`, at the top, is from the whole run");
+    }
+    ms_buffer_add(out, ")\n");
     for (size_t i = first; i < count; i++) {
         const struct ms_model_oom *oom = ms_model_oom_at(model, i);
+        const bool lacked = oom->short_bytes > 0;
 
         ms_buffer_format(
-            out, "  after %-10s device %" PRIu64 "  %-7s asked for %-11s short %-11s %-13s  %s",
+            out, "  after %-10s device %" PRIu64 "  %-7s asked for %-11s %s %-11s %-13s  %s",
             MS_DURATION(oom->time_ns), oom->device,
             oom->record.state.source == MS_OOM_TORCH  ? "PyTorch"
             : oom->record.state.source == MS_OOM_HOST ? "host"
                                                       : "driver",
-            MS_BYTES(oom->record.state.requested_bytes), MS_BYTES(oom->short_bytes),
-            ms_verdict_name(oom->verdict), what_became(model, i));
+            MS_BYTES(oom->record.state.requested_bytes), lacked ? "short" : "     ",
+            lacked ? MS_BYTES(oom->short_bytes) : "", ms_verdict_name(oom->verdict),
+            what_became(model, i));
         if (oom->times > 1) {
-            ms_buffer_format(out, ", asked %s times", MS_COUNT(oom->times));
+            ms_buffer_format(out, ", refused %s times", MS_COUNT(oom->times));
+        }
+        if (i == judged) {
+            add_judged(model, i, out);
         }
         ms_buffer_add(out, "\n");
     }
@@ -97,14 +118,24 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
                      MS_BYTES(ms_aggregate_peak_live(sums).live_bytes),
                      MS_BYTES(sums->peak_reserved.reserved_bytes),
                      MS_BYTES(sums->peak_charged.charged_bytes));
-    ms_buffer_add(
+    ms_buffer_format(
         out,
-        "         each is the highest of the whole run; they need not be of the same moment\n  ");
+        "         each is the highest of the whole run; they need not be of the same moment%s\n  ",
+        sums->peak_host_chunk_bytes > 0
+            ? "; live bytes count wherever they lie, in host memory as well"
+            : "");
     ms_text_add_fragmentation(out, sums);
-    ms_buffer_format(out, "\n  %sallocations %s, frees %s, refused %s\n",
+    if (ms_model_fatal_oom(model) && ms_aggregate_fragmentation_ppm(sums) > 0) {
+        ms_buffer_add(out, ", which need not be when memory ran out; PyTorch's cache counts in it");
+    }
+    ms_buffer_format(out, "\n  %sallocations %s, frees %s, refused %s%s\n",
                      sums->tensor_allocations > 0 ? "besides tensors: " : "",
                      MS_COUNT(sums->allocations), MS_COUNT(sums->frees),
-                     MS_COUNT(sums->failed_allocations));
+                     MS_COUNT(sums->failed_allocations),
+                     sums->failed_allocations > 0
+                         ? " (the driver's and the host's out-of-memories, each as often as it was "
+                           "refused; an error of PyTorch's comes beside them)"
+                         : "");
     if (sums->tensor_allocations > 0) {
         ms_buffer_format(out, "  tensors: %s allocated, %s freed, at most %s live at once\n",
                          MS_COUNT(sums->tensor_allocations), MS_COUNT(sums->tensor_frees),

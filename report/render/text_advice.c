@@ -112,7 +112,8 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
     case MS_VERDICT_CAP:
         return judgement->short_bytes == 0 ? "raise or remove per_process_memory_fraction, if it "
                                              "is set (in the program, or in PYTORCH_ALLOC_CONF)"
-                                           : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT";
+               : oom->record.state.fraction_known ? "a larger MEMSHIM_FRACTION"
+                                                  : "a larger MEMSHIM_LIMIT";
     case MS_VERDICT_FRAGMENTATION:
         return advice_on_holes(oom->record.state.pinned_by);
     case MS_VERDICT_OTHER_PROCESS:

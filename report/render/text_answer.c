@@ -68,6 +68,24 @@ static void add_row(const struct ms_model *model, int device, const struct ms_su
     ms_buffer_add(out, "\n");
 }
 
+/* Explains the names of kinds that are memshim's own. */
+static void add_legend(const struct ms_model *model, const struct ms_ledger_row *rows, size_t count,
+                       struct ms_buffer *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        const bool of_kind = rows[i].kind != MS_KIND_COUNT;
+        const enum ms_kind kind = of_kind ? (enum ms_kind)rows[i].kind : MS_KIND_UNKNOWN;
+        const char *name = of_kind ? ms_held_kind_name(model, kind) : NULL;
+
+        if (of_kind && name != ms_kind_name(kind)) {
+            ms_buffer_format(out, "    %s: the run ended too early to see whether it stays\n",
+                             name);
+        } else if (of_kind && ms_kind_meaning(kind)) {
+            ms_buffer_format(out, "    %s: %s\n", name, ms_kind_meaning(kind));
+        }
+    }
+}
+
 /* Rows are parts of the device if it was sampled, else of the cap. */
 static void add_rows(const struct ms_model *model, int device,
                      const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
@@ -87,6 +105,7 @@ static void add_rows(const struct ms_model *model, int device,
             add_row(model, device, moment, &rows[i], whole_bytes, out);
         }
     }
+    add_legend(model, rows, count, out);
 }
 
 void ms_text_add_ledger(struct ms_buffer *out, const struct ms_model *model, int device)
@@ -343,6 +362,20 @@ static void add_pins(const struct ms_model *model, int device, uint64_t short_by
     }
 }
 
+static void add_step(const struct ms_model *model, const struct ms_model_oom *oom, uint64_t step,
+                     struct ms_buffer *out)
+{
+    const uint64_t completed = ms_steps_completed(model, oom);
+
+    if (step > 0) {
+        ms_buffer_format(out, "in step %s", MS_COUNT(step));
+        if (completed < UINT64_MAX) {
+            ms_buffer_format(out, " (%s completed)", MS_COUNT(completed));
+        }
+        ms_buffer_add(out, ", ");
+    }
+}
+
 void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device)
 {
     const size_t index = ms_judged_fatal(model);
@@ -350,12 +383,11 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     const int device = (int)oom->device;
     struct ms_ledger_row rows[MS_LEDGER_ROWS];
     struct ms_judgement judgement;
+    char sum[MS_SENTENCE_BYTES / 2];
 
     ms_judge(model, index, &judgement);
     ms_buffer_add(out, oom->evaluating ? "OUT OF MEMORY in an evaluation, " : "OUT OF MEMORY ");
-    if (judgement.step > 0) {
-        ms_buffer_format(out, "at step %s, ", MS_COUNT(judgement.step));
-    }
+    add_step(model, oom, judgement.step, out);
     ms_buffer_format(out, "after %s", MS_DURATION(oom->time_ns));
     if (name_device) {
         ms_buffer_format(out, " on device %d", device);
@@ -378,10 +410,11 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     add_repeated(model, &judgement.repeated, out);
     if (judgement.past_steps > 0) {
         ms_buffer_format(out,
-                         "  until  this step at most %s were live, over %s steps; this one needs "
-                         "at least %s: look for what is different in it\n",
+                         "  before at most %s were live in any of steps 1 to %s; step %s needs at "
+                         "least %s: look "
+                         "for what is different in it\n",
                          MS_BYTES(judgement.past_most_bytes), MS_COUNT(judgement.past_steps),
-                         MS_BYTES(judgement.needed_bytes));
+                         MS_COUNT(judgement.step), MS_BYTES(judgement.needed_bytes));
     }
     if (oom->record.state.source == MS_OOM_HOST) {
         ms_text_add_pinned(out, model, device);
@@ -391,6 +424,10 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     }
     ms_text_add_host(out, model, device, &oom->record.counters);
     ms_text_add_next(out, model, &judgement, oom);
+    ms_verdict_sum_text(&oom->record.state, sum, sizeof(sum));
+    if (sum[0]) {
+        ms_buffer_format(out, "  short  %s\n", sum);
+    }
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
         add_pins(model, device, judgement.short_bytes, out);
     }
@@ -454,7 +491,7 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
                      MS_PERCENT(peak->charged_bytes, peak->cap_bytes), device,
                      MS_DURATION(peak->time_ns));
     if (step > 0) {
-        ms_buffer_format(out, ", at step %s", MS_COUNT(step));
+        ms_buffer_format(out, ", in step %s", MS_COUNT(step));
     }
     ms_buffer_format(out, ".\n  live   at most %s, reserved at most %s; ",
                      MS_BYTES(ms_aggregate_peak_live(sums).live_bytes),

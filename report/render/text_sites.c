@@ -5,6 +5,7 @@
 
 #include "allocator/base/units.h"
 #include "report/model/site_rows.h"
+#include "report/model/verdict_report.h"
 #include "report/render/sites.h"
 
 #define LISTED_LINES 12
@@ -95,15 +96,21 @@ static void add_attribution(struct ms_buffer *out, const struct ms_model *model,
                             const struct ms_buffer *rows)
 {
     const struct ms_attribution all = ms_attribute(model, rows);
+    const uint64_t forward_bytes = all.live_bytes - all.backward_bytes;
     char share[MS_UNIT_TEXT_BYTES], python[MS_UNIT_TEXT_BYTES], mean[MS_UNIT_TEXT_BYTES];
     const uint64_t mean_bytes = ms_definitions_sampling_bytes(model->definitions);
 
-    ms_buffer_format(
-        out,
-        "  %s of the live bytes have a stack; of those outside backward, %s have a Python line.\n",
-        ms_percent_text(all.with_site_bytes, all.live_bytes, share, sizeof(share)),
-        ms_percent_text(all.with_python_bytes, all.live_bytes - all.backward_bytes, python,
-                        sizeof(python)));
+    if (all.live_bytes > 0) {
+        ms_buffer_format(
+            out, "  %s of the live bytes have a stack",
+            ms_percent_text(all.with_site_bytes, all.live_bytes, share, sizeof(share)));
+    }
+    if (forward_bytes > 0) {
+        ms_buffer_format(
+            out, "; of those outside backward, %s have a Python line",
+            ms_percent_text(all.with_python_bytes, forward_bytes, python, sizeof(python)));
+    }
+    ms_buffer_add(out, all.live_bytes > 0 ? ".\n" : "");
     if (mean_bytes > 0) {
         ms_buffer_format(out,
                          "  Call sites were sampled, one per %s: these lines hold more than is "
@@ -114,19 +121,22 @@ static void add_attribution(struct ms_buffer *out, const struct ms_model *model,
 
 /* ---- steps ---- */
 
-/* cut: the run died within a step, whose passes are counted as well. */
+/* The step in which a run died has its passes counted as well. cut: its number; 0: unknown. */
 static void add_passes(struct ms_buffer *out, const struct ms_recurrence *found, uint64_t steps,
-                       bool cut)
+                       bool died, uint64_t cut)
 {
-    char passes[MS_UNIT_TEXT_BYTES];
+    char passes[MS_UNIT_TEXT_BYTES], step[MS_UNIT_TEXT_BYTES];
 
-    if (!cut && steps > 0 && found->passes > steps && found->passes % steps == 0) {
+    if (!died && steps > 0 && found->passes > steps && found->passes % steps == 0) {
         ms_buffer_format(out, " of %s backward passes each",
                          ms_count_text(found->passes / steps, passes, sizeof(passes)));
     } else if (found->passes != steps) {
-        ms_buffer_format(out, ", %s backward pass%s in all",
+        ms_buffer_format(out, "; %s backward pass%s",
                          ms_count_text(found->passes, passes, sizeof(passes)),
                          found->passes == 1 ? "" : "es");
+        if (cut > 0) {
+            ms_buffer_format(out, ", step %s's included", ms_count_text(cut, step, sizeof(step)));
+        }
     }
 }
 
@@ -147,7 +157,10 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
 {
     const struct ms_recurrence *found = &model->recurrence;
     const bool recorded = model->steps.count > 0;
-    const uint64_t steps = recorded ? model->steps.number : found->count;
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+    const uint64_t completed = fatal ? ms_steps_completed(model, fatal) : UINT64_MAX;
+    const bool cut = completed < UINT64_MAX;
+    const uint64_t steps = recorded ? model->steps.number : cut ? completed : found->count;
     char count[MS_UNIT_TEXT_BYTES];
 
     if (!recorded && !found->known && found->passes == 0) {
@@ -157,9 +170,12 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
     if (!recorded && !found->known) {
         ms_buffer_format(out, "unknown: %s", found->why);
     } else {
-        ms_buffer_add(out, ms_count_text(steps, count, sizeof(count)));
+        ms_buffer_format(out, "%s%s", ms_count_text(steps, count, sizeof(count)),
+                         cut                                                      ? " completed"
+                         : fatal && !recorded && ms_step_of_oom(model, fatal) > 0 ? " begun"
+                                                                                  : "");
         if (found->whole && found->confidence == 0) {
-            add_passes(out, found, steps, ms_model_fatal_oom(model) != NULL);
+            add_passes(out, found, steps, fatal != NULL, cut ? completed + 1 : 0);
         }
     }
     add_evaluations(out, found);
@@ -196,7 +212,7 @@ void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int 
     struct ms_buffer rows = {0};
     char bytes[MS_UNIT_TEXT_BYTES], share[MS_UNIT_TEXT_BYTES];
 
-    if (ms_definitions_site_count(model->definitions) == 0) {
+    if (ms_definitions_site_count(model->definitions) == 0 || peak.live_bytes == 0) {
         return;
     }
     ms_site_rows(model, device, &rows);
@@ -229,6 +245,10 @@ void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int 
         return;
     }
     ms_site_rows(model, device, &rows);
+    if (all_at_peak(&rows) == 0) {
+        ms_buffer_free(&rows);
+        return;
+    }
     collect(model, &rows, &lines);
 
     const struct ms_moment peak = ms_aggregate_peak_live(&model->devices[device].sums);

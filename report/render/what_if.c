@@ -2,6 +2,8 @@
 /* What-if results: the memory that would have been enough, in the forms. */
 #include "report/render/what_if.h"
 
+#include <inttypes.h>
+
 #include "allocator/base/buffer.h"
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
@@ -10,6 +12,7 @@
 #include "report/trace/verdict_rule.h"
 
 #define MILLIONTHS 1000000
+#define MIB        (UINT64_C(1) << 20)
 
 /* In millionths, rounded up to whole thousandths, so that the cap is not smaller. */
 static int64_t fraction(uint64_t cap_bytes, uint64_t device_bytes)
@@ -111,14 +114,20 @@ void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int de
 
 /* ---- report.txt ---- */
 
-/* "a cap of 732.0 MiB (fraction 0.03)". No cap is larger than the device. */
+/* "a cap of 732.0 MiB (fraction 0.03)", or "(MEMSHIM_LIMIT=732MiB)" where that set the cap. No cap
+ * is larger than the device. */
 static void add_cap_text(struct ms_buffer *out, const struct ms_what_if_cap *cap,
-                         uint64_t device_bytes)
+                         uint64_t device_bytes, const struct ms_oom_state *state)
 {
     char number[MS_UNIT_TEXT_BYTES];
 
     if (cap->cap_bytes > device_bytes) {
         ms_buffer_format(out, "on a device of %s, larger than this one", MS_BYTES(cap->cap_bytes));
+        return;
+    }
+    if (!state->fraction_known && state->cap_bytes < device_bytes) {
+        ms_buffer_format(out, "under a cap of %s (MEMSHIM_LIMIT=%" PRIu64 "MiB)",
+                         MS_BYTES(cap->cap_bytes), (cap->cap_bytes + MIB - 1) / MIB);
         return;
     }
     ms_buffer_format(
@@ -139,7 +148,7 @@ static void add_plain_text(struct ms_buffer *out, const struct ms_what_if *found
                          MS_BYTES(found->plain.cap_bytes), MS_BYTES(found->room_bytes));
     } else {
         ms_buffer_add(out, "this request succeeds ");
-        add_cap_text(out, &found->plain, found->device_bytes);
+        add_cap_text(out, &found->plain, found->device_bytes, state);
     }
 }
 
@@ -158,7 +167,7 @@ static void add_spilled_text(struct ms_buffer *out, const struct ms_what_if *fou
         ms_buffer_format(out, "; %s", ms_unspilled_text(state));
     } else if (found->spilled.cap_bytes > 0 && found->spilled.host_bytes > 0) {
         ms_buffer_add(out, "; with spilling ");
-        add_cap_text(out, &found->spilled, found->device_bytes);
+        add_cap_text(out, &found->spilled, found->device_bytes, state);
         ms_buffer_format(out, ", with %s of live memory on the host",
                          MS_BYTES(found->spilled.host_bytes));
     }

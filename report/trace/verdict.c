@@ -10,6 +10,8 @@
 #include "allocator/base/units.h"
 #include "report/trace/verdict_rule.h"
 
+#define UNIT_OF_SUMS (UINT64_C(1) << 20)
+
 const char *ms_verdict_name(enum ms_verdict verdict)
 {
     switch (verdict) {
@@ -57,6 +59,44 @@ static struct analysis analyse(const struct ms_oom_state *state)
     }
     a.short_bytes = a.terms.of_host ? 0 : a.short_bytes; /* the device lacks nothing */
     return a;
+}
+
+/* In a unit in which a sum with the short bytes adds up. */
+#define ADDEND(bytes) \
+    ms_bytes_text_beside((bytes), least_bytes, (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+
+void ms_verdict_sum_text(const struct ms_oom_state *state, char *text, size_t text_bytes)
+{
+    const struct analysis a = analyse(state);
+    const uint64_t given = ms_plus(state->reclaimable_bytes, state->pending_bytes);
+    const uint64_t room_bytes = ms_less(a.room_bytes, state->charged_bytes);
+    const uint64_t beyond_bytes = ms_less(state->charged_bytes, a.room_bytes);
+    const uint64_t hole_bytes = given < state->charged_bytes ? given : state->charged_bytes;
+    /* Where the holes would have been enough, none of them served. */
+    const bool with_holes = ms_less(ms_plus(a.terms.piece_bytes, beyond_bytes),
+                                    ms_plus(room_bytes, hole_bytes)) == a.short_bytes;
+    const uint64_t least_bytes = a.short_bytes > UNIT_OF_SUMS ? a.short_bytes : UNIT_OF_SUMS;
+    char piece[96] = "asked for", between[64] = "", holes[64] = "";
+
+    text[0] = '\0';
+    if (a.short_bytes == 0) {
+        return;
+    }
+    if (a.terms.piece_bytes > state->requested_bytes) {
+        snprintf(piece, sizeof(piece), "that PyTorch asked the driver for, to place %s in it",
+                 ADDEND(state->requested_bytes));
+    }
+    if (with_holes && beyond_bytes > 0) {
+        snprintf(between, sizeof(between), "+ %s in use beyond the bound", ADDEND(beyond_bytes));
+    } else {
+        snprintf(between, sizeof(between), "- %s free",
+                 ADDEND(with_holes ? room_bytes : a.terms.free_bytes));
+    }
+    if (with_holes && hole_bytes > 0) {
+        snprintf(holes, sizeof(holes), " - %s of the holes", ADDEND(hole_bytes));
+    }
+    snprintf(text, text_bytes, "%s %s %s%s = %s", ADDEND(a.terms.piece_bytes), piece, between,
+             holes, ADDEND(a.short_bytes));
 }
 
 /* "the cap (41.80 GiB, fraction 0.95)", or the name of another limit. */
@@ -158,7 +198,7 @@ static void say_demand(const struct ms_oom_state *state, const struct analysis *
 
     snprintf(end, sizeof(end), " on a device of %s%s",
              ms_bytes_text_beside(state->device_total_bytes, a->need_bytes, device, sizeof(device)),
-             a->terms.hole_bytes == 0 ? ", and nothing is fragmented" : "");
+             a->terms.hole_bytes == 0 ? ", and nothing lay in holes" : "");
     say_need(a, end, text, text_bytes);
 }
 
@@ -364,16 +404,15 @@ static void say_not_device(const struct ms_oom_state *state, const struct analys
 
     if (a->terms.of_host) {
         snprintf(text, text_bytes,
-                 "the host has no more memory that can be page-locked; the request was not for "
-                 "device memory");
+                 "the host refused, and the device was not asked: the host has no more memory that "
+                 "can be page-locked");
         return;
     }
     if (a->terms.driver_error != 0) {
-        snprintf(
-            text, text_bytes,
-            "enough memory was free, but PyTorch gave up after the driver returned error %" PRIu64
-            " (CUresult), which is not about memory",
-            a->terms.driver_error);
+        snprintf(text, text_bytes,
+                 "the device had room, but PyTorch gave up after the driver returned error %" PRIu64
+                 " (CUresult), which is not about memory",
+                 a->terms.driver_error);
         return;
     }
     if (ms_verdict_lacking_bytes(&a->terms) > 0) { /* then S would have been enough */
@@ -385,9 +424,9 @@ static void say_not_device(const struct ms_oom_state *state, const struct analys
     }
     snprintf(
         text, text_bytes,
-        "%s%s are free%s, and the cap allows the request: something else was missing, such as host "
-        "memory, address space (ulimit -v), room in a memory pool of fixed size or an MPS limit; "
-        "or the memory became free just afterwards",
+        "the device had room (%s%s are free%s), and the cap allows the request: something else was "
+        "missing, such as host memory, address space (ulimit -v), room in a memory pool of fixed "
+        "size or an MPS limit; or the memory became free just afterwards",
         state->driver_free_known ? "the driver says that " : "",
         ms_bytes_text(state->driver_free_known ? state->driver_free_bytes : a->terms.free_bytes,
                       amount, sizeof(amount)),

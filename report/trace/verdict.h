@@ -146,6 +146,10 @@ enum ms_verdict ms_verdict_decide(const struct ms_oom_state *state, uint64_t *sh
 enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
                                  char *what, size_t what_bytes, char *why, size_t why_bytes);
 
+/* How the short bytes come about: "512.0 MiB asked for - 100.0 MiB free = 412.0 MiB"; empty if none
+ * were short. */
+void ms_verdict_sum_text(const struct ms_oom_state *state, char *text, size_t text_bytes);
+
 /* Why no more live memory went to the host: a clause. Null: unknown. */
 const char *ms_unspilled_text(const struct ms_oom_state *state);
 

@@ -87,9 +87,9 @@ static void say_no_access(const struct ms_device *device, const struct ms_probe_
     const bool offered = result != NULL;
     const bool no = offered && result->answer == MS_PROBE_NO;
     ms_log(offered ? MS_LOG_WARN : MS_LOG_INFO,
-           "device %d cannot use host memory: %s%s%s; nothing is spilled, and holes are used only "
+           "device %d %s host memory: %s%s%s; nothing is spilled, and holes are used only "
            "as far as free memory could fill them again%s",
-           device->ordinal,
+           device->ordinal, offered && !no ? "does without" : "cannot use",
            offered && !no ? "whether it works could not be found out, because " : "",
            device->no_host_access,
            no && result->remembered_ns != 0 ? ", as an earlier test found" : "",

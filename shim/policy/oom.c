@@ -26,7 +26,9 @@
 
 /* Why memory is short is known at once. What grew, step by step, is known only from the whole
  * run. */
-#define GROWTH_IN_REPORT " If memory grew over the run, the report says where."
+#define GROWTH_IN_REPORT                                                  \
+    " This is the first finding, from the figures of this moment alone: " \
+    "if memory grew over the run, the report says so, and where, in its line `why`."
 
 /* The driver's last refusal on this thread. Before PyTorch raises its error, it gives back the
  * pages that it had got for the request. So only this knows how large the request was. */
@@ -347,6 +349,10 @@ static bool record(struct ms_device *device, const struct ms_oom_state *state, b
     /* PyTorch raises an error of its own, but only for device memory. */
     bool news = !said_before && (state->source != MS_OOM_DRIVER || !torch_tells());
     bool warn = news && !atomic_flag_test_and_set(&said[state->source]);
+    if (state->source == MS_OOM_HOST) { /* growth on the device does not matter to it */
+        ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "host: %s", sentence);
+        return warn;
+    }
     ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s%s", device->ordinal, sentence,
            trace != NULL ? GROWTH_IN_REPORT : "");
     return warn;

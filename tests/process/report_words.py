@@ -22,7 +22,11 @@ ADVICE = {
         "hold less",
         "run without MEMSHIM_TORCH=off",
     ),
-    "cap": ("a larger MEMSHIM_FRACTION", "raise or remove per_process_memory_fraction"),
+    "cap": (
+        "a larger MEMSHIM_FRACTION",
+        "a larger MEMSHIM_LIMIT",
+        "raise or remove per_process_memory_fraction",
+    ),
     "fragmentation": (
         "run without",
         "capture fewer",
@@ -132,7 +136,7 @@ def of_dead_text(report: Json, text: str) -> Iterator[str]:
         return
     if f"asked for {bytes_text(judged['requested_bytes'])}" not in first:
         yield f"report.json: {judged['requested_bytes']} bytes were asked for, not as in: {first}"
-    if judged["step"] and f"at step {judged['step']:,}, " not in first:
+    if judged["step"] and f"in step {judged['step']:,}" not in first:
         yield f"report.json: in step {judged['step']}, not as in: {first}"
     # Behind a line of autograd's threads stands who called autograd.
     if judged["line"] and word(text, "asked").split(" called by ")[0] not in ("", judged["line"]):
@@ -169,6 +173,10 @@ def of_amounts(report: Json, text: str, judged: Json) -> Iterator[str]:
     lacked = re.search(r"this one request was (\S+ \S+) short(?:$|, and )", word(text, "next"))
     if lacked and lacked[1] != bytes_text(judged["short_bytes"]):
         yield f"report.txt: {lacked[1]} short, report.json: {judged['short_bytes']} bytes short"
+    short = judged["short_bytes"]
+    total = word(text, "short").rpartition(" = ")[2]
+    if total != (bytes_text(short, max(short, 1 << 20)) if short else ""):
+        yield f"report.txt adds up to {total!r} short, report.json: {short} bytes"
     if word(text, "torch"):
         yield "report.txt: what PyTorch counts stands in the answer of a run that died"
     tried, found = word(text, "tried"), report["what_if"]

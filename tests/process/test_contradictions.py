@@ -207,6 +207,7 @@ class Contradictions(unittest.TestCase):
             ("this one request was ", "this one request was 1", "report.txt: 1"),
             ("  tried  ", "  torch  PyTorch counted 1 B\n  tried  ", "what PyTorch counts"),
             ("under a cap of ", "under a cap of 1", "report.txt, tried"),
+            (" MiB free = ", " MiB free = 1", "report.txt adds up to"),
             ("MEMSHIM_SPILL=auto, with ", "MEMSHIM_SPILL=auto, with 1", "bytes on the host"),
             (" %  ", " %  101.0 %  ", "101.0 %"),
         ):

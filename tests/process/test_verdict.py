@@ -54,6 +54,26 @@ class Verdicts(Planted):
         self.assertEqual(event["short_bytes"], 600 * MIB + CONTEXT - GIB // 2)
         self.assertIn("which the device (1.00 GiB) has, but the cap does not allow", self.said)
 
+    def test_advice_names_the_setting_that_is_set(self) -> None:
+        self.report("ask", "300", "300", MEMSHIM_LIMIT="512MiB")
+        text = self.text()
+        self.assertIn("next   a larger MEMSHIM_LIMIT; ", text)
+        self.assertRegex(text, r"tried  .* under a cap of .* \(MEMSHIM_LIMIT=6[67]\dMiB\)")
+        self.assertIn("  short  300.0 MiB asked for - 148.0 MiB free = 152.0 MiB\n", text)
+
+    def test_no_heading_stands_over_nothing(self) -> None:
+        self.report("ask", "2000")
+        text = self.text()
+        for heading in ("What was live when", "Who asked for what", "of the live bytes have"):
+            self.assertNotIn(heading, text)
+
+    def test_what_is_on_the_host_is_said_to_be_subtracted(self) -> None:
+        self.report(
+            "ask", "400", "400", "150", "150", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="64MiB"
+        )
+        self.assertRegex(self.text(), r"\n  ~ +-\S+ MiB +on host +subtracted: live bytes above")
+        self.assertIn("live bytes count wherever they lie", self.text())
+
     def test_what_would_have_been_enough(self) -> None:
         """Replayed: 664 MiB are needed, in hundredths of the cap; with less it fails."""
         tried = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")["what_if"]
@@ -120,7 +140,10 @@ class Verdicts(Planted):
     def test_the_line_at_once_leaves_growth_to_the_report(self) -> None:
         self.report("grow")
         self.assertNotIn("\n  tried  ", self.text(), "more memory would only delay it")
-        self.assertIn("If memory grew over the run, the report says where.", self.said)
+        self.assertIn("demand: ", self.said)
+        self.assertIn("the first finding, from the figures of this moment alone", self.said)
+        self.assertIn("in its line `why`", self.said)
+        self.assertRegex(self.text(), r"demand +the run did not go on; `why` says (likely )?growth")
 
     def test_the_fraction_that_suffices_does(self) -> None:
         tried = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")["what_if"]
@@ -204,7 +227,9 @@ class Verdicts(Planted):
                 self.assertEqual(event["source"], "host")
                 self.assertEqual(event["short_bytes"], 0)
                 self.assertTrue(event["rule"]["of_host"])
-                self.assertIn("asked for 2.00 GiB of page-locked host memory", self.said)
+                self.assertIn("host: OUT OF MEMORY: asked for 2.00 GiB of page-locked", self.said)
+                self.assertNotIn("short 0 B", self.text())
+                self.assertIn("the host refused, and the device was not asked", self.text())
                 self.assertIn("has no more memory that can be page-locked", self.text())
                 self.assertRegex(
                     self.text(), r"holds  24\.0 MiB of pinned memory at most, asked for by .* pin"

@@ -4,6 +4,7 @@
 
 #include "dying.h"
 #include "report/model/held_way.h"
+#include "report/render/sites.h"
 
 TestSuite(held, .init = begin, .fini = end);
 
@@ -17,6 +18,7 @@ Test(held, in_the_optimizer_of_the_first_step_gradients_are_there)
     born(LOOP_STATE, GRADIENT);
     dies_at(LOOP_STATE, MIB);
     expect_said("this was the first step, and the optimizer had not yet created all of its state");
+    expect_said("  steps  0 completed; 1 backward pass, step 1's included");
 }
 
 /* A checkpoint's weights were copied into the model, and the optimizer took its state over. */
@@ -41,7 +43,26 @@ Test(held, passes_of_a_step_that_died_are_not_of_the_steps_before)
     born(LOOP_FORWARD, ACTIVATION);
     born(LOOP_GRADIENT, GRADIENT);
     dies_at(LOOP_GRADIENT, MIB);
-    expect_said("  steps  1, 2 backward passes in all");
+    expect_said("OUT OF MEMORY in step 2 (1 completed), after ");
+    expect_said("  steps  1 completed; 2 backward passes, step 2's included");
+}
+
+/* Of a loop whose optimizer allocates nothing only the beginnings of steps are seen. */
+Test(held, steps_that_only_began_are_not_completed)
+{
+    for (int number = 1; number <= 4; number++) {
+        const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
+        const uint64_t gradient = born(LOOP_GRADIENT, GRADIENT);
+
+        died(saved, ACTIVATION);
+        died(gradient, GRADIENT);
+    }
+    born(LOOP_FORWARD, ACTIVATION);
+    born(LOOP_GRADIENT, GRADIENT);
+    dies_at(LOOP_GRADIENT, MIB);
+    expect_not_said(" completed)");
+    expect_said("OUT OF MEMORY in step 5, ");
+    expect_said("  steps  5 begun ");
 }
 
 /* One step of many is too large: what is different in it is worth a look. */
@@ -53,8 +74,8 @@ Test(held, a_step_that_is_larger_than_those_before)
     born(LOOP_FORWARD, 3 * GIB);
     dies(MIB);
     cr_expect_eq(judgement.past_steps, 9);
-    expect_said("  until  this step at most 77.0 MiB were live, over 9 steps; this one needs at "
-                "least ");
+    expect_said(
+        "  before at most 77.0 MiB were live in any of steps 1 to 9; step 11 needs at least ");
 }
 
 Test(held, a_step_that_is_like_those_before)
@@ -216,4 +237,46 @@ Test(held, of_autograds_threads_the_line_is_who_called_autograd)
     dies_at(NATIVE_GRADIENT, MIB);
     cr_expect_eq(moment_of_death()->backward_site, LOOP_CALL_GRADIENT);
     expect_said(", backward called by train.py in accumulate\n");
+}
+
+/* A line that holds memory of two kinds is not said to hold one. */
+Test(held, a_line_of_two_kinds_says_how_much_of_each)
+{
+    struct ms_held_line line = {.bytes = 5 * MIB, .kind = MS_KIND_ACTIVATIONS};
+    struct ms_buffer out = {0};
+
+    step(1);
+    step(2);
+    dies(MIB);
+    line.kind_bytes[MS_KIND_ACTIVATIONS] = 4 * MIB;
+    line.kind_bytes[MS_KIND_TEMPORARY] = MIB;
+    line.text.at = (char[]){"train.py:7"};
+    ms_held_line_add(model, &line, 10 * MIB, &out);
+    ms_buffer_append(&out, "", 1);
+    cr_expect_str_eq(
+        out.at, "5.0 MiB (50.0 % of live) train.py:7   activations 4.0 MiB, temporary 1.0 MiB");
+    ms_buffer_free(&out);
+}
+
+/* What was asked for, less what was there, is what was short. */
+Test(held, the_sum_of_what_was_short)
+{
+    hole_bytes = 3 * MIB;
+    step(1);
+    dies(MIB);
+    expect_said("  short  64.0 MiB asked for - 63.0 MiB free = 1.0 MiB\n");
+}
+
+/* The words of a table that are memshim's own are explained below it. */
+Test(held, kinds_of_the_table_are_explained)
+{
+    struct ms_buffer out = {0};
+
+    step(1);
+    dies(MIB);
+    ms_text_add_ledger(&out, model, 0);
+    ms_buffer_append(&out, "", 1);
+    cr_expect(strstr(out.at, "\n    activations: made for a backward pass"), "%s", out.at);
+    cr_expect_null(strstr(out.at, "\n    workspace: "), "%s", out.at);
+    ms_buffer_free(&out);
 }

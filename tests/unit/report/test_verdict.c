@@ -40,7 +40,7 @@ Test(verdict, demand)
     expect(&state, MS_VERDICT_DEMAND, 8 * GIB + 400 * MIB,
            "OUT OF MEMORY: asked for 11.00 GiB, 8.39 GiB short of the device (24.00 GiB). demand: "
            "memory in use and the request come to 32.39 GiB on a device of 24.00 GiB, and nothing "
-           "is fragmented.");
+           "lay in holes.");
 }
 
 Test(verdict, cap)
@@ -255,11 +255,10 @@ Test(verdict, after_another_error_of_the_drivers_no_limit_is_blamed)
 
     state.source = MS_OOM_TORCH;
     state.driver_error = 801;
-    expect(
-        &state, MS_VERDICT_NOT_DEVICE, 0,
-        "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
-        "not_device: enough memory was free, but PyTorch gave up after the driver returned error "
-        "801 (CUresult), which is not about memory.");
+    expect(&state, MS_VERDICT_NOT_DEVICE, 0,
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
+           "not_device: the device had room, but PyTorch gave up after the driver returned error "
+           "801 (CUresult), which is not about memory.");
     state.cap_bytes = state.charged_bytes;
     state.reclaimable_bytes = 2 * GIB;
     cr_assert_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
@@ -306,10 +305,10 @@ Test(verdict, a_refusal_with_the_bytes_there_blames_neither_the_cap_nor_pytorch)
     state.largest_free_bytes = 3 * MIB;
     expect(&state, MS_VERDICT_NOT_DEVICE, 0,
            "OUT OF MEMORY: asked for 1.0 MiB (PyTorch asked the driver for 20.0 MiB), with 40.0 "
-           "MiB of the cap (4.43 GiB) free. not_device: 40.0 MiB are free as far as is known, and "
-           "the cap allows the request: something else was missing, such as host memory, address "
-           "space (ulimit -v), room in a memory pool of fixed size or an MPS limit; or the memory "
-           "became free just afterwards.");
+           "MiB of the cap (4.43 GiB) free. not_device: the device had room (40.0 MiB are free as "
+           "far as is known), and the cap allows the request: something else was missing, such as "
+           "host memory, address space (ulimit -v), room in a memory pool of fixed size or an MPS "
+           "limit; or the memory became free just afterwards.");
 }
 
 Test(verdict, the_bytes_were_freed_but_work_still_uses_them)
@@ -334,8 +333,9 @@ Test(verdict, the_driver_had_the_bytes_and_refused)
     state.largest_free_bytes = 3 * MIB;
     expect(&state, MS_VERDICT_NOT_DEVICE, 0,
            "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
-           "not_device: the driver says that 19.61 GiB are free, and the cap allows the request: "
-           "something else was missing, such as host memory, address space (ulimit -v), room in a "
+           "not_device: the device had room (the driver says that 19.61 GiB are free), and the cap "
+           "allows the request: something else was missing, such as host memory, address space "
+           "(ulimit -v), room in a "
            "memory pool of fixed size or an MPS limit; or the memory became free just afterwards.");
 
     /* Only with what lies free in the pool would it have fitted below the cap. */
@@ -613,8 +613,45 @@ Test(verdict, of_host_memory_the_device_is_never_the_reason)
     cr_expect_eq(short_bytes, 0);
     cr_expect_str_eq(what,
                      "asked for 40.00 GiB of page-locked host memory, and the driver refused");
+    cr_expect_str_eq(why,
+                     "not_device: the host refused, and the device was not asked: the host has "
+                     "no more memory that can be page-locked");
     state.source = MS_OOM_DRIVER;
     cr_expect_eq(ms_verdict_parts(&state, &short_bytes, NULL, 0, NULL, 0), MS_VERDICT_DEMAND);
+}
+
+static void expect_sum(const struct ms_oom_state *state, const char *sum)
+{
+    char text[MS_SENTENCE_BYTES];
+
+    ms_verdict_sum_text(state, text, sizeof(text));
+    cr_expect_str_eq(text, sum);
+}
+
+/* What was asked for, less what was there, is what was short; in figures that add up. */
+Test(verdict, the_sum_of_what_was_short)
+{
+    struct ms_oom_state state = full(24 * GIB - 500 * MIB, 512 * MIB);
+
+    expect_sum(&state, "512.0 MiB asked for - 100.0 MiB free = 412.0 MiB");
+    state.source = MS_OOM_TORCH;
+    state.refused_bytes = 520 * MIB;
+    state.reclaimable_bytes = 20 * MIB;
+    expect_sum(&state, "520.0 MiB that PyTorch asked the driver for, to place 512.0 MiB in it - "
+                       "100.0 MiB free - 20.0 MiB of the holes = 400.0 MiB");
+    state.refused_bytes = 0;
+    state.other_process_bytes = 300 * MIB;
+    expect_sum(&state, "512.0 MiB asked for + 200.0 MiB in use beyond the bound - 20.0 MiB of the "
+                       "holes = 692.0 MiB");
+
+    /* It would have fitted with the holes, of which none served. */
+    state = full(24 * GIB - 500 * MIB, 512 * MIB);
+    state.reclaimable_bytes = GIB;
+    expect_sum(&state, "512.0 MiB asked for - 100.0 MiB free = 412.0 MiB");
+    state = full(4 * GIB, 512 * MIB);
+    expect_sum(&state, "");
+    state = synthetic_oom(40 * GIB, MS_OOM_HOST);
+    expect_sum(&state, "");
 }
 
 Test(verdict, a_damaged_state_is_harmless)
