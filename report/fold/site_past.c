@@ -150,7 +150,7 @@ void ms_site_past_judge(struct ms_site_table *table, const struct ms_run_end *en
         const bool own = past[i].born_phase == table->past_phase;
         const bool in_pass = pass && (own ? i < pass_end : goes_on);
         const bool at_end =
-            i >= life_end || (end && own && !pass && outlived_step(&past[i], i >= step_end, end));
+            end && (i >= life_end || (own && !pass && outlived_step(&past[i], i >= step_end, end)));
 
         settle_past(table, &past[i],
                     at_end ? ms_lifetime_at_end(past[i].born_phase, table->past_phase, in_pass,

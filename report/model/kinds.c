@@ -45,8 +45,8 @@ const char *ms_kind_name(enum ms_kind kind)
 const char *ms_kind_meaning(enum ms_kind kind)
 {
     static const char *const meanings[MS_KIND_COUNT] = {
-        [MS_KIND_ACTIVATIONS] = "made for a backward pass that was still to come, or by a model's "
-                                "call; also data that the program made for that call",
+        [MS_KIND_ACTIVATIONS] =
+            "made by a model's call, or for a backward pass to come; also data made for that call",
         [MS_KIND_INPUTS] = "copied to the device again and again, outside of models",
         [MS_KIND_TEMPORARY] = "such memory is freed again before the next backward pass",
         [MS_KIND_WORKSPACE] = "asked for by a library for itself, such as cuBLAS",

@@ -276,7 +276,7 @@ Test(held, kinds_of_the_table_are_explained)
     dies(MIB);
     ms_text_add_ledger(&out, model, 0);
     ms_buffer_append(&out, "", 1);
-    cr_expect(strstr(out.at, "\n    activations: made for a backward pass"), "%s", out.at);
+    cr_expect(strstr(out.at, "\n    activations: made by a model's call"), "%s", out.at);
     cr_expect_null(strstr(out.at, "\n    workspace: "), "%s", out.at);
     ms_buffer_free(&out);
 }
