@@ -120,6 +120,7 @@ class Run:
     on_host: bool = False  # a tensor stood on host memory, or on none
     calls: Sequence[Mapping[str, int]] = ()  # after each step, from the start
     step_cpu_s: Sequence[float] = ()
+    step_wall_s: Sequence[float] = ()
     error: str = ""
 
 
@@ -250,10 +251,12 @@ class Worker:
         driver = [self.of(rank, "driver") for rank in ranks]
         ends = [line for rank in ranks for line in self.of(rank, "end")]
         cpu = [line["cpu_seconds"] for line in steps[0]]
+        wall = [line["seconds"] for line in steps[0]]
         common: dict[str, Any] = {
             "completed": True,
             "calls": [line["calls"] for line in driver[0]],
             "step_cpu_s": [after - before for before, after in zip(cpu, cpu[1:], strict=False)],
+            "step_wall_s": [after - before for before, after in zip(wall, wall[1:], strict=False)],
         }
         if not self.configuration.shim:
             return Run(

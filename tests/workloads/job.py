@@ -134,6 +134,7 @@ class Job:
             reserved_bytes=torch.cuda.memory_reserved(),
             max_allocated_bytes=torch.cuda.max_memory_allocated(),
             cpu_seconds=round(time.process_time(), 6),
+            seconds=round(time.monotonic() - self.started, 6),
             **values,
         )
 
