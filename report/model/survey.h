@@ -189,6 +189,10 @@ struct ms_survey_device {
     /* Most live bytes before the first step, and from then on. 0: unknown, or nothing was live. */
     uint64_t most_before_steps_bytes, most_in_steps_bytes;
     uint64_t most_in_past_steps_bytes; /* in the steps before the clock's newest */
+    /* How many samples of the clock in a row, up to its newest, found more live bytes than any
+     * before, clearly; and what the first of them found. */
+    size_t rising_samples;
+    uint64_t rising_from_bytes;
     struct ms_growth growth;
     struct ms_headroom headroom;
 };

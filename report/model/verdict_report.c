@@ -27,6 +27,7 @@
 #define FEWEST_PARTS 2u /* of a block, before it is known to be made longer */
 
 #define FEWEST_STEPS_BEFORE 3u /* to compare a step with them */
+#define RISEN_PARTS         8u /* steps that rose need more by one of so many parts, or by more */
 
 #define MOST_HOLDINGS 100 /* holdings, before lines are joined */
 
@@ -363,11 +364,19 @@ static void compare_steps(const struct ms_model *model, const struct ms_model_oo
     const uint64_t needed_bytes = oom->record.state.live_bytes + oom->record.state.requested_bytes;
 
     /* Of recycled records the most live bytes are unknown. */
-    if (model->digest_events == 0 && !clock->by_time && steps >= FEWEST_STEPS_BEFORE &&
-        judgement->step > steps && needed_bytes >= most_bytes + most_bytes / 2) {
+    if (model->digest_events > 0 || clock->by_time || steps < FEWEST_STEPS_BEFORE ||
+        judgement->step <= steps || needed_bytes <= most_bytes) {
+        return;
+    }
+    judgement->past_most_bytes = most_bytes;
+    judgement->needed_bytes = needed_bytes;
+    if (surveyed->rising_samples > FEWEST_STEPS_BEFORE &&
+        surveyed->rising_from_bytes <= most_bytes - most_bytes / RISEN_PARTS) {
+        judgement->rising_since_step = clock->step[clock->count - 1 - surveyed->rising_samples];
+        judgement->rising_to_step = steps;
+        judgement->rising_from_bytes = surveyed->rising_from_bytes;
+    } else if (needed_bytes >= most_bytes + most_bytes / 2) {
         judgement->past_steps = steps;
-        judgement->past_most_bytes = most_bytes;
-        judgement->needed_bytes = needed_bytes;
     }
 }
 
@@ -558,13 +567,14 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
             return;
         }
         judgement->repeated.segments = 0;
+        judgement->rising_since_step = 0;
         say_growth(model, judgement->leak, judgement->beside, sizeof(judgement->beside));
         return;
     }
     judgement->repeated.segments = 0;
     judgement->verdict = MS_VERDICT_GROWTH;
     judgement->fitting_factor = judgement->most_factor = judgement->least_factor = 0;
-    judgement->past_steps = 0;
+    judgement->past_steps = judgement->rising_since_step = 0;
     judgement->rest_follows = false;
     judgement->state_to_come_bytes = 0;
     if (judgement->leak->all.round == MS_ROUND_STEP) {

@@ -54,6 +54,10 @@ struct ms_judgement {
     /* This step needs half as much again as any before it, or more: past_steps of them, their most
      * live bytes, and what this one needs at least. past_steps is 0 otherwise, and with growth. */
     uint64_t past_steps, past_most_bytes, needed_bytes;
+    /* Each of these steps needed more than all before it, and so does this one; what the first of
+     * them needed. past_most_bytes, of the last of them, and needed_bytes are set as well. 0: not
+     * so, or too few steps, or there is growth. */
+    uint64_t rising_since_step, rising_to_step, rising_from_bytes;
     struct ms_repeated repeated; /* segments is 0 if growth is known, or if tensors are */
 };
 

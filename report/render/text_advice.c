@@ -40,17 +40,19 @@ static const char *advice_on_holes(uint64_t pinned_by)
     }
 }
 
-/* Whether the request alone would fill half of the limit. */
-static bool is_most_of(const struct ms_oom_state *state)
+/* Whether the request alone would fill half of what there is: of the cap, where that refused it. */
+static bool is_most(const struct ms_judgement *judgement, const struct ms_oom_state *state)
 {
-    return state->requested_bytes > state->device_total_bytes / 2;
+    return state->requested_bytes >
+           (judgement->verdict == MS_VERDICT_CAP ? state->cap_bytes : state->device_total_bytes) /
+               2;
 }
 
 static bool asks_for_one_tensor(const struct ms_judgement *judgement,
                                 const struct ms_model_oom *oom)
 {
     return (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP) &&
-           judgement->short_bytes > 0 && is_most_of(&oom->record.state);
+           judgement->short_bytes > 0 && is_most(judgement, &oom->record.state);
 }
 
 static bool is_of_a_call(const struct ms_model *model, const struct ms_leak *leak)
@@ -128,7 +130,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
     case MS_VERDICT_GROWTH:
         return advice_on_growth(model, judgement->leak, oom);
     default:
-        if (is_most_of(&oom->record.state)) {
+        if (is_most(judgement, &oom->record.state)) {
             return "a smaller batch or shape for that one tensor, or compute it in pieces: it "
                    "alone takes most of the device";
         }
@@ -151,6 +153,20 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
                      "so that nothing is kept for a backward pass; or use a larger device"
                    : "a smaller batch or shape, or a larger device";
     }
+}
+
+/* Where the cap is to stay. */
+static void add_below_cap(const struct ms_judgement *judgement, const struct ms_model_oom *oom,
+                          struct ms_buffer *out)
+{
+    if (judgement->verdict != MS_VERDICT_CAP || judgement->short_bytes == 0 ||
+        judgement->of_the_model || judgement->of_one_line) {
+        return;
+    }
+    ms_buffer_add(out,
+                  is_most(judgement, &oom->record.state)
+                      ? ", or compute that one tensor in pieces: it alone takes most of the cap"
+                      : ", or a smaller batch or shape");
 }
 
 /* The shortage is that of one request: how much more the step would have asked for is unknown. */
@@ -331,6 +347,7 @@ void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
         return;
     }
     ms_buffer_format(out, "  next   %s", advice(model, judgement, oom));
+    add_below_cap(judgement, oom, out);
     add_missing(judgement, out);
     add_beside(model, judgement, oom, out);
     add_captured(model, judgement, oom, out);

@@ -230,6 +230,28 @@ static void add_repeated(const struct ms_model *model, const struct ms_repeated 
                        "tensors this is not known\n");
 }
 
+static void add_steps_before(const struct ms_judgement *judgement, struct ms_buffer *out)
+{
+    if (judgement->rising_since_step > 0) {
+        ms_buffer_format(
+            out,
+            "  before each of steps %s to %s needed more than all before it, from %s to %s; step "
+            "%s "
+            "needs at least %s: look for what grows in it, such as the length of a sequence, and "
+            "limit that\n",
+            MS_COUNT(judgement->rising_since_step), MS_COUNT(judgement->rising_to_step),
+            MS_BYTES(judgement->rising_from_bytes), MS_BYTES(judgement->past_most_bytes),
+            MS_COUNT(judgement->step), MS_BYTES(judgement->needed_bytes));
+    } else if (judgement->past_steps > 0) {
+        ms_buffer_format(out,
+                         "  before at most %s were live in any of steps 1 to %s; step %s needs at "
+                         "least %s: look "
+                         "for what is different in it\n",
+                         MS_BYTES(judgement->past_most_bytes), MS_COUNT(judgement->past_steps),
+                         MS_COUNT(judgement->step), MS_BYTES(judgement->needed_bytes));
+    }
+}
+
 /* A batch that fits even beside the state of an optimizer like Adam. */
 static void add_least(const struct ms_judgement *judgement, uint32_t batch, struct ms_buffer *out)
 {
@@ -408,14 +430,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         ms_text_add_leak(out, model, judgement.leak);
     }
     add_repeated(model, &judgement.repeated, out);
-    if (judgement.past_steps > 0) {
-        ms_buffer_format(out,
-                         "  before at most %s were live in any of steps 1 to %s; step %s needs at "
-                         "least %s: look "
-                         "for what is different in it\n",
-                         MS_BYTES(judgement.past_most_bytes), MS_COUNT(judgement.past_steps),
-                         MS_COUNT(judgement.step), MS_BYTES(judgement.needed_bytes));
-    }
+    add_steps_before(&judgement, out);
     if (oom->record.state.source == MS_OOM_HOST) {
         ms_text_add_pinned(out, model, device);
     } else {

@@ -53,8 +53,8 @@ static bool add_way(const struct ms_model *model, int device, const struct ms_su
         added = !line.failed && strcmp(line.at, first_line) != 0;
     }
     if (added) {
-        ms_buffer_format(out, "%s (%s of live) in calls from %s; by line:", MS_BYTES(way.bytes),
-                         MS_PERCENT(way.bytes, moment->live_bytes), line.at);
+        ms_buffer_format(out, "%s (%s of live) in calls from %s; of all that is live:",
+                         MS_BYTES(way.bytes), MS_PERCENT(way.bytes, moment->live_bytes), line.at);
     }
     ms_buffer_free(&line);
     return added;

@@ -57,9 +57,18 @@ class Verdicts(Planted):
     def test_advice_names_the_setting_that_is_set(self) -> None:
         self.report("ask", "300", "300", MEMSHIM_LIMIT="512MiB")
         text = self.text()
-        self.assertIn("next   a larger MEMSHIM_LIMIT; ", text)
+        self.assertRegex(
+            text,
+            r"next   a larger MEMSHIM_LIMIT, or compute that one tensor in pieces: it alone takes "
+            r"most of the cap; this one request was 152\.0 MiB short\n",
+        )
         self.assertRegex(text, r"tried  .* under a cap of .* \(MEMSHIM_LIMIT=6[67]\dMiB\)")
         self.assertIn("  short  300.0 MiB asked for - 148.0 MiB free = 152.0 MiB\n", text)
+
+    def test_below_a_cap_that_is_to_stay_a_smaller_batch_fits(self) -> None:
+        self.report("ask", "200", "200", "200", MEMSHIM_FRACTION="0.5")
+        text = self.text()
+        self.assertIn("next   a larger MEMSHIM_FRACTION, or a smaller batch or shape; ", text)
 
     def test_no_heading_stands_over_nothing(self) -> None:
         self.report("ask", "2000")

@@ -7,6 +7,7 @@
 
 #define SLICE_BUCKETS (MS_SURVEY_BUCKETS / MS_SURVEY_SLICES)
 #define MOST_SAMPLED  8192u /* the first sites, which have samples at steps */
+#define CLEARLY_MORE  256u  /* a step needs more than all before it, by one part in so many */
 
 _Static_assert(MS_SURVEY_BUCKETS % MS_SURVEY_SLICES == 0, "a slice is a row of buckets");
 
@@ -205,10 +206,23 @@ static uint64_t *samples_of(struct ms_sampler *sampler, struct ms_sampled_site *
                          : NULL;
 }
 
+/* Whether each step needs more than all before it. */
+static void note_rising(struct ms_survey_device *to)
+{
+    const uint64_t before = to->most_in_past_steps_bytes, most = to->most_in_steps_bytes;
+
+    if (most <= before + before / CLEARLY_MORE) {
+        to->rising_samples = 0;
+    } else if (to->rising_samples++ == 0) {
+        to->rising_from_bytes = most;
+    }
+    to->most_in_past_steps_bytes = most;
+}
+
 static void sample(struct ms_sampler *sampler)
 {
     sampler->whole[sampler->next_sample] = sampler->live_bytes;
-    sampler->to->most_in_past_steps_bytes = sampler->to->most_in_steps_bytes;
+    note_rising(sampler->to);
     for (uint32_t id = 0; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
         struct ms_sampled_site *site = &sampler->sites[id];
         uint64_t *samples = site->bytes > 0 ? samples_of(sampler, site) : NULL;

@@ -78,6 +78,23 @@ Test(held, a_step_that_is_larger_than_those_before)
         "  before at most 77.0 MiB were live in any of steps 1 to 9; step 11 needs at least ");
 }
 
+/* No step stands out: the next one would need more still. */
+Test(held, steps_that_need_more_each_time)
+{
+    for (int number = 1; number <= 10; number++) {
+        const uint64_t bytes = (uint64_t)number * 2 * ACTIVATION;
+
+        step(number);
+        died(born(LOOP_FORWARD, bytes), bytes);
+    }
+    requested_bytes = 22 * ACTIVATION;
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_eq(judgement.rising_since_step, 1);
+    cr_expect_eq(judgement.rising_to_step, 9);
+    expect_said("  before each of steps 1 to 9 needed more than all before it, from ");
+    expect_not_said("look for what is different in it");
+}
+
 Test(held, a_step_that_is_like_those_before)
 {
     born(LOOP_PARAMETER, 3 * GIB);
@@ -177,7 +194,8 @@ Test(held, the_way_is_the_line_that_called_all_of_them)
     cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
     cr_expect_str_eq(way.frame.function, "train");
     cr_expect_eq(way.bytes, 3 * KEPT);
-    expect_said("  holds  300.0 MiB (97.4 % of live) in calls from train.py in train; by line:\n");
+    expect_said("  holds  300.0 MiB (97.4 % of live) in calls from train.py in train; of all "
+                "that is live:\n");
 }
 
 Test(held, the_way_goes_as_deep_as_most_of_it)
