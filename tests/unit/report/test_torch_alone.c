@@ -87,7 +87,6 @@ Test(torch_alone, cached_segments_are_given_back)
     cr_assert(run(25 * MIB, false).failed);
 }
 
-/* A segment with a live tensor in it cannot be given back; pages can. */
 /* By empty_cache: with the last page its range of addresses goes, and the next is another. */
 Test(torch_alone, ranges_of_addresses_come_and_go)
 {
@@ -106,6 +105,7 @@ Test(torch_alone, ranges_of_addresses_come_and_go)
     expect(AMPLE, true, 20 * MIB);
 }
 
+/* A segment with a live tensor in it cannot be given back; pages can. */
 Test(torch_alone, fragmentation)
 {
     born(1, 30 * MIB);
