@@ -26,11 +26,9 @@ CUresult ms_stream_captures_asked(CUstream handle, bool per_thread, bool *is_cap
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result =
         ms_driver()->cuStreamIsCapturing(ms_stream_plain_handle(handle, per_thread), &status);
-    /* The legacy stream while a blocking stream captures: the application's own call gets the same
-     * error, and is forwarded like a call on a capturing stream. */
-    bool implicit = result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    *is_capturing = implicit || status != CU_STREAM_CAPTURE_STATUS_NONE;
-    return implicit ? CUDA_SUCCESS : result;
+    *is_capturing =
+        result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return result;
 }
 
 bool ms_capture_hold_off(void)

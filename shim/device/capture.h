@@ -19,8 +19,10 @@ static inline bool ms_captures_running(void)
 /* While some stream captures: is it this one? */
 CUresult ms_stream_captures_asked(CUstream handle, bool per_thread, bool *is_capturing);
 
-/* Whether this stream captures. Asks the driver, but only while any stream captures. Returns the
- * driver's error. */
+/* Whether only the driver may answer calls on this stream, because it captures, or because it is
+ * the legacy stream while a blocking stream captures. The result is then
+ * CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, which the driver gives to every use of it. Asks the driver,
+ * but only while any stream captures. Returns the driver's error. */
 static inline CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing)
 {
     *is_capturing = false;

@@ -4,6 +4,7 @@
 #include "shim/device/capture.h"
 #include "shim/device/mempools.h"
 #include "shim/device/stream.h"
+#include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/host_blocks.h"
@@ -138,6 +139,15 @@ CUresult ms_serve_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr_v2 *dptr, size_t byte
                                       .per_thread = true});
 }
 
+/* The driver does not know the pool's memory: it would call the address invalid. But every use of
+ * the legacy stream while a blocking stream captures invalidates the capture, so a question does as
+ * well as a free. */
+static CUresult refuse_legacy(CUstream legacy)
+{
+    (void)ms_driver()->cuStreamQuery(legacy);
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 static CUresult give_back(CUdeviceptr_v2 dptr, CUstream handle, bool per_thread, free_function real)
 {
     struct ms_stream_view stream;
@@ -145,7 +155,9 @@ static CUresult give_back(CUdeviceptr_v2 dptr, CUstream handle, bool per_thread,
     bool captures = false;
     CUresult result = ms_stream_captures(handle, per_thread, &captures);
     if (captures) {
-        return real(dptr, handle);
+        return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT && ms_device_holding(dptr)
+                   ? refuse_legacy(ms_stream_plain_handle(handle, per_thread))
+                   : real(dptr, handle);
     }
     if (result == CUDA_SUCCESS) {
         result = ms_stream_resolve(handle, per_thread, &stream);

@@ -45,6 +45,9 @@ static struct {
     CUresult end;
 } other;
 
+/* A stream that captures, while calls name the legacy stream. */
+static CUstream blocking;
+
 static void nothing(void)
 {
 }
@@ -104,6 +107,24 @@ static void capture_local(void)
 static void capture_relaxed(void)
 {
     capture_here(CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static void capture_blocking(void)
+{
+    MUST(cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    MUST(cu.cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    world.legacy = true;
+}
+
+static void end_blocking(CUresult *capture)
+{
+    CUgraph graph = NULL;
+    world.legacy = false;
+    *capture = cu.cuStreamEndCapture(blocking, &graph);
+    if (graph != NULL) {
+        MUST(cu.cuGraphDestroy(graph));
+    }
+    MUST(cu.cuStreamDestroy(blocking));
 }
 
 static void end_here(CUresult *capture)
@@ -187,6 +208,7 @@ static const struct state {
     {"capture-global", capture_global, end_here, false},
     {"capture-thread-local", capture_local, end_here, false},
     {"capture-relaxed", capture_relaxed, end_here, false},
+    {"implicit-capture", capture_blocking, end_blocking, false},
     {"elsewhere-global", global_elsewhere, end_elsewhere, false},
     {"elsewhere-thread-local", local_elsewhere, end_elsewhere, false},
     {"lost-device", lose, end_lost, false},
@@ -220,12 +242,16 @@ static CUresult call(const struct function *function, void *address, bool valid)
                with[9], with[10], with[11]);
 }
 
+static bool captures(const struct state *state)
+{
+    return state->end == end_here || state->end == end_blocking || state->end == end_elsewhere;
+}
+
 /* Structures of more than eight bytes are passed by value; the resolver is no function of a state;
  * and what a reset in the midst of a capture leaves behind is no state. */
 static bool is_left_out(const char *symbol, const struct state *state)
 {
-    bool captures = state->end == end_here || state->end == end_elsewhere;
-    return (captures && strncmp(symbol, "cuDevicePrimaryCtxReset", 23) == 0) ||
+    return (captures(state) && strncmp(symbol, "cuDevicePrimaryCtxReset", 23) == 0) ||
            strncmp(symbol, "cuIpcOpenMemHandle", 18) == 0 ||
            strncmp(symbol, "cuGetProcAddress", 16) == 0;
 }
@@ -257,7 +283,7 @@ static void ask(int number, const struct state *state, bool valid)
     (void)printf("%d", (int)result);
     world_called(&world, function->symbol, result);
     state->end(&capture);
-    if (state->end == end_here || state->end == end_elsewhere) {
+    if (captures(state)) {
         (void)printf("/%d", (int)capture);
     }
     (void)printf("\n");

@@ -345,7 +345,7 @@ static uint64_t handle_for(const struct world *world, const char *symbol, const 
     } handles[] = {
         {"CUstreamCaptureMode", CU_STREAM_CAPTURE_MODE_RELAXED},
         {"CUstreamCallback", of((void *)(uintptr_t)callback)},
-        {"CUstream", of(world->stream)},
+        {"CUstream", world->legacy ? 0 : of(world->stream)},
         {"CUcontext", of(world->spare != NULL ? world->spare : world->context)},
         {"CUmemoryPool", of(is(symbol, "cuMemPoolDestroy") ? world->pool : world->default_pool)},
         {"CUmodule", of(world->module)},

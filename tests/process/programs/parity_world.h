@@ -15,6 +15,7 @@ struct world {
     CUmemGenericAllocationHandle chunk, mapped_chunk;
     void *host;
     CUstream stream;
+    bool legacy; /* the legacy stream is passed instead of `stream` */
     CUmemoryPool pool, default_pool;
     CUmodule module;
     CUfunction kernel;
