@@ -198,20 +198,26 @@ static const struct state {
     const char *name;
     void (*begin)(void);
     void (*end)(CUresult *capture);
-    bool bare; /* before cuInit */
+    enum kind {
+        USUAL,
+        BARE,          /* before cuInit */
+        SIMULATED,     /* on a real GPU there is no such state, or calls in it need not come back */
+        HOST_FUNCTION, /* likewise; the driver makes the call, in cuLaunchHostFunc */
+    } kind;
 } states[] = {
-    {"not-initialised", nothing, end_nothing, true},
-    {"no-context", no_context, end_nothing, false},
-    {"context", nothing, end_nothing, false},
-    {"other-device", other_device, end_nothing, false},
-    {"destroyed-context", destroyed, end_destroyed, false},
-    {"capture-global", capture_global, end_here, false},
-    {"capture-thread-local", capture_local, end_here, false},
-    {"capture-relaxed", capture_relaxed, end_here, false},
-    {"implicit-capture", capture_blocking, end_blocking, false},
-    {"elsewhere-global", global_elsewhere, end_elsewhere, false},
-    {"elsewhere-thread-local", local_elsewhere, end_elsewhere, false},
-    {"lost-device", lose, end_lost, false},
+    {"not-initialised", nothing, end_nothing, BARE},
+    {"no-context", no_context, end_nothing, USUAL},
+    {"context", nothing, end_nothing, USUAL},
+    {"other-device", other_device, end_nothing, USUAL},
+    {"destroyed-context", destroyed, end_destroyed, USUAL},
+    {"capture-global", capture_global, end_here, USUAL},
+    {"capture-thread-local", capture_local, end_here, USUAL},
+    {"capture-relaxed", capture_relaxed, end_here, USUAL},
+    {"implicit-capture", capture_blocking, end_blocking, USUAL},
+    {"elsewhere-global", global_elsewhere, end_elsewhere, USUAL},
+    {"elsewhere-thread-local", local_elsewhere, end_elsewhere, USUAL},
+    {"lost-device", lose, end_lost, SIMULATED},
+    {"host-function", nothing, end_nothing, HOST_FUNCTION},
 };
 
 enum { STATES = sizeof states / sizeof states[0] };
@@ -247,6 +253,27 @@ static bool captures(const struct state *state)
     return state->end == end_here || state->end == end_blocking || state->end == end_elsewhere;
 }
 
+struct made_call {
+    const struct function *function;
+    void *address;
+    bool valid;
+    CUresult result;
+};
+
+static void CUDA_CB make_call(void *argument)
+{
+    struct made_call *made = argument;
+    made->result = call(made->function, made->address, made->valid);
+}
+
+static CUresult call_in_host_function(const struct function *function, void *address, bool valid)
+{
+    struct made_call made = {.function = function, .address = address, .valid = valid};
+    MUST(cu.cuLaunchHostFunc(NULL, make_call, &made));
+    MUST(cu.cuCtxSynchronize());
+    return made.result;
+}
+
 /* Structures of more than eight bytes are passed by value; the resolver is no function of a state;
  * and what a reset in the midst of a capture leaves behind is no state. */
 static bool is_left_out(const char *symbol, const struct state *state)
@@ -273,13 +300,14 @@ static void ask(int number, const struct state *state, bool valid)
         is_fatal(function->symbol, valid)) {
         return;
     }
-    if (!state->bare) {
+    if (state->kind != BARE) {
         world_begin(&world, function->symbol);
     }
     state->begin();
     (void)printf("%d,%s,%s,%s,", number, function->symbol, valid ? "valid" : "bad", state->name);
     (void)fflush(stdout);
-    CUresult result = call(function, address, valid);
+    CUresult result = state->kind == HOST_FUNCTION ? call_in_host_function(function, address, valid)
+                                                   : call(function, address, valid);
     (void)printf("%d", (int)result);
     world_called(&world, function->symbol, result);
     state->end(&capture);
@@ -288,7 +316,7 @@ static void ask(int number, const struct state *state, bool valid)
     }
     (void)printf("\n");
     (void)fflush(stdout);
-    if (!state->bare) {
+    if (state->kind != BARE) {
         world_end(&world);
     }
 }
@@ -309,10 +337,10 @@ int main(int argc, char **argv)
     }
     EXPECT(state != NULL);
     world_open();
-    if (state->begin == lose && dlsym(cu.library, "simgpu_fail") == NULL) {
+    if (state->kind >= SIMULATED && dlsym(cu.library, "simgpu_fail") == NULL) {
         return 0;
     }
-    if (!state->bare) {
+    if (state->kind != BARE) {
         world_first(&world);
         if (state->begin == other_device && world.second == world.context) {
             return 0; /* there is one device alone */

@@ -73,6 +73,7 @@ void world_open(void)
     find("cuStreamIsCapturing", &cu.cuStreamIsCapturing);
     find("cuStreamBeginCapture_v2", &cu.cuStreamBeginCapture);
     find("cuStreamEndCapture", &cu.cuStreamEndCapture);
+    find("cuLaunchHostFunc", &cu.cuLaunchHostFunc);
     find("cuModuleLoadData", &cu.cuModuleLoadData);
     find("cuModuleGetFunction", &cu.cuModuleGetFunction);
     find("cuModuleUnload", &cu.cuModuleUnload);

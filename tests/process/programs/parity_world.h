@@ -61,6 +61,7 @@ struct driver_of_parity {
     CUresult (*cuStreamIsCapturing)(CUstream stream, CUstreamCaptureStatus *status);
     CUresult (*cuStreamBeginCapture)(CUstream stream, CUstreamCaptureMode mode);
     CUresult (*cuStreamEndCapture)(CUstream stream, CUgraph *graph);
+    CUresult (*cuLaunchHostFunc)(CUstream stream, CUhostFn function, void *argument);
     CUresult (*cuModuleLoadData)(CUmodule *module, const void *image);
     CUresult (*cuModuleGetFunction)(CUfunction *function, CUmodule module, const char *name);
     CUresult (*cuModuleUnload)(CUmodule module);
