@@ -28,12 +28,17 @@
 /* The probe must have no effect on this process: no SIGCHLD, and no child that the program's own
  * wait() could find. So it is a grandchild. Both processes are made as by vfork: they share this
  * process's memory, and this thread stops meanwhile. The child in between is invisible to wait()
- * (clone(2), "__WCLONE"), and lives as long as the probe. */
+ * (clone(2), "__WCLONE"), and lives as long as the probe.
+ *
+ * Only a wait that names __WALL finds it. No child can be hidden from that; and an orphan would
+ * become this process's ordinary child where this is the first of a container, or a subreaper.
+ * Such a wait may take the child's status, so the answer is left in shared memory. */
 struct probe_launch {
     char *const *argv;
     char *const *environment;
-    char *stacks; /* for two stacks */
     sigset_t signals;
+    int code; /* of MS_PROBE_CODES; the child in between writes it */
+    _Alignas(16) char stacks[2][STACK_BYTES];
 };
 
 static int probe_process(void *argument)
@@ -56,43 +61,50 @@ static int probe_process(void *argument)
 
 static int waiting_process(void *argument)
 {
-    const struct probe_launch *launch = argument;
+    struct probe_launch *launch = argument;
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     const struct sigaction standard = {.sa_handler = SIG_DFL};
     int status = 0;
     (void)sigaction(SIGCHLD, &standard, NULL); /* ignored, it would leave no status to wait for */
-    pid_t probe = clone(probe_process, launch->stacks + 2 * STACK_BYTES, MS_COMMAND_CLONE | SIGCHLD,
-                        argument);
+    pid_t probe =
+        clone(probe_process, launch->stacks[1] + STACK_BYTES, MS_COMMAND_CLONE | SIGCHLD, argument);
     for (int ms = 0; probe > 0 && ms < LONGEST_MS; ms += POLL_MS) {
         if (waitpid(probe, &status, WNOHANG) == probe) {
-            ms_command_leave(ms_probe_code_of(status));
+            launch->code = ms_probe_code_of(status);
+            ms_command_leave(0);
         }
         (void)nanosleep(&pause, NULL);
     }
     if (probe > 0) {
         (void)kill(probe, SIGKILL);
+        launch->code = MS_PROBE_HUNG_CODE;
     }
-    ms_command_leave(probe > 0 ? MS_PROBE_HUNG_CODE : MS_PROBE_NOT_RUN_CODE);
+    ms_command_leave(0);
 }
 
 /* Returns a code of MS_PROBE_CODES. */
 static int run_apart(char *const *argv, char *const *environment)
 {
-    int status = 0;
     sigset_t all;
-    struct probe_launch launch = {.argv = argv, .environment = environment};
-    launch.stacks = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (launch.stacks == MAP_FAILED) {
+    struct probe_launch *launch = mmap(NULL, sizeof *launch, PROT_READ | PROT_WRITE,
+                                       MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (launch == MAP_FAILED) {
         return MS_PROBE_NOT_RUN_CODE;
     }
+    launch->argv = argv;
+    launch->environment = environment;
+    launch->code = MS_PROBE_NOT_RUN_CODE;
     (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &launch.signals);
-    pid_t waiter = clone(waiting_process, launch.stacks + STACK_BYTES, MS_COMMAND_CLONE, &launch);
-    bool ended = waiter > 0 && waitpid(waiter, &status, __WCLONE) == waiter && WIFEXITED(status);
-    (void)pthread_sigmask(SIG_SETMASK, &launch.signals, NULL);
-    (void)munmap(launch.stacks, 2 * STACK_BYTES);
-    return ended ? WEXITSTATUS(status) : MS_PROBE_NOT_RUN_CODE;
+    (void)pthread_sigmask(SIG_SETMASK, &all, &launch->signals);
+    pid_t waiter =
+        clone(waiting_process, launch->stacks[0] + STACK_BYTES, MS_COMMAND_CLONE, launch);
+    if (waiter > 0) {
+        (void)waitpid(waiter, NULL, __WCLONE);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &launch->signals, NULL);
+    const int code = launch->code;
+    (void)munmap(launch, sizeof *launch);
+    return code;
 }
 
 /* Too large for a small thread's stack. */

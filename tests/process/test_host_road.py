@@ -85,6 +85,12 @@ class HostRoad(ProcessTest):
         self.assertIn(MAY, self.start("ignore", LD_PRELOAD=library))
         self.assertEqual((self.remembered(), self.tries()), ([WORKS], 1))
 
+    def test_a_program_that_waits_for_every_child(self) -> None:
+        """It may take the status of memshim's child (waitpid, __WALL), but not the answer."""
+        for _ in range(5):
+            self.assertIn(MAY, self.start("reap"))
+            shutil.rmtree(self.cache / "memshim")
+
     def test_the_test_is_never_tested(self) -> None:
         """Its process would begin another one, and so on, without end."""
         library = self.with_command(f"env >{self.folder}/environment; exit {NO_DEVICE}")

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program that would notice a child that is not its own: it counts SIGCHLD, and waits for
  * whatever there is to wait for. "ask": it only asks what devices there are. "ignore": it ignores
- * SIGCHLD, as who wants no zombies does; children that end are then nobody's to wait for. */
+ * SIGCHLD, as who wants no zombies does; children that end are then nobody's to wait for. "reap": a
+ * thread waits for children of every kind, as a debugger does. */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "driver.h"
 #include "say.h"
@@ -34,6 +39,28 @@ static void use(const struct driver *driver)
     MUST(driver->cuCtxSetCurrent(context));
 }
 
+static atomic_bool ends;
+
+static void *reap(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&ends)) {
+        if (waitpid(-1, NULL, __WALL) == -1) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
+        }
+    }
+    return NULL;
+}
+
+static void use_beside_a_reaper(const struct driver *driver)
+{
+    pthread_t reaper;
+    EXPECT(pthread_create(&reaper, NULL, reap, NULL) == 0);
+    use(driver);
+    atomic_store(&ends, true);
+    EXPECT(pthread_join(reaper, NULL) == 0);
+}
+
 int main(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = count};
@@ -46,6 +73,8 @@ int main(int argc, char **argv)
     MUST(driver.cuInit(0));
     if (strcmp(how, "ask") == 0) {
         ask(&driver);
+    } else if (strcmp(how, "reap") == 0) {
+        use_beside_a_reaper(&driver);
     } else {
         use(&driver);
     }
