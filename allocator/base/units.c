@@ -12,11 +12,14 @@
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
 
+#define MOST_BESIDE UINT64_C(100000) /* so much of a smaller unit can still be read */
+
 static const struct unit {
     const char *name;
     unsigned shift;
     unsigned scale; /* 10 to the power of the number of decimals */
-} units[] = {{"KiB", 10, 10}, {"MiB", 20, 10}, {"GiB", 30, 100}, {"TiB", 40, 100}};
+} units[] = {{"KiB", 10, 10},  {"MiB", 20, 10},  {"GiB", 30, 100},
+             {"TiB", 40, 100}, {"PiB", 50, 100}, {"EiB", 60, 100}};
 
 static uint64_t scaled_to(uint64_t bytes, const struct unit *unit)
 {
@@ -61,6 +64,8 @@ char *ms_bytes_text_beside(uint64_t bytes, uint64_t other_bytes, char *text, siz
     if (unit && unit > units && bytes != other_bytes &&
         scaled_to(bytes, unit) == scaled_to(other_bytes, unit)) {
         unit--;
+    } else if ((unit ? scaled_to(bytes, unit) / unit->scale : bytes) >= MOST_BESIDE) {
+        unit = unit_of(bytes);
     }
     return text_in(bytes, unit, text, text_bytes);
 }

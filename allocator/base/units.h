@@ -13,7 +13,8 @@
 char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes);
 
 /* In the unit that the smaller of both would have, or the next smaller unit if both would read
- * alike: for comparing the two in one sentence. */
+ * alike: for comparing the two in one sentence. Its own unit if it is that much larger that nobody
+ * could read it otherwise. */
 char *ms_bytes_text_beside(uint64_t bytes, uint64_t other_bytes, char *text, size_t text_bytes);
 
 /* "7 h 41 m", "12.3 s", "78 ms", "41 us". */

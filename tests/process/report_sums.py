@@ -30,7 +30,15 @@ LIVE = {
 }
 
 
-UNITS = (("KiB", 10, 10), ("MiB", 20, 10), ("GiB", 30, 100), ("TiB", 40, 100))
+UNITS = (
+    ("KiB", 10, 10),
+    ("MiB", 20, 10),
+    ("GiB", 30, 100),
+    ("TiB", 40, 100),
+    ("PiB", 50, 100),
+    ("EiB", 60, 100),
+)
+MOST_BESIDE = 100_000
 
 
 def scaled_to(value: int, shift: int, scale: int) -> int:
@@ -39,7 +47,7 @@ def scaled_to(value: int, shift: int, scale: int) -> int:
 
 def bytes_text(value: int, other: int | None = None) -> str:
     """As report.txt writes it (units.c); beside another figure, in the unit of the lesser, or
-    in the next smaller one if both read alike."""
+    in the next smaller one if both read alike, or in its own if it is much larger."""
     other = value if other is None else other
     least = min(value, other)
     for place, (unit, shift, scale) in enumerate(UNITS if least >= 1 << 10 else ()):
@@ -48,8 +56,10 @@ def bytes_text(value: int, other: int | None = None) -> str:
             if alike and value != other and place > 0:
                 unit, shift, scale = UNITS[place - 1]
             scaled = scaled_to(value, shift, scale)
+            if scaled >= MOST_BESIDE * scale and not alike:
+                return bytes_text(value)
             return f"{scaled // scale}.{scaled % scale:0{len(str(scale)) - 1}} {unit}"
-    return f"{value} B"
+    return f"{value} B" if value < MOST_BESIDE else bytes_text(value)
 
 
 def judged_event(report: Json) -> Json | None:

@@ -235,6 +235,7 @@ class Contradictions(unittest.TestCase):
             (300 * MIB, "300.0 MiB"),
             (GIB - 1, "1.00 GiB"),
             (1024 * GIB, "1.00 TiB"),
+            (1 << 63, "8.00 EiB"),
         ):
             self.assertEqual(bytes_text(value), text)
 

@@ -26,6 +26,8 @@ def bytes_text(value: int) -> str:
         ("MiB", MIB, 1),
         ("GiB", GIB, 2),
         ("TiB", KIB * GIB, 2),
+        ("PiB", KIB**2 * GIB, 2),
+        ("EiB", KIB**3 * GIB, 2),
     ):
         text = f"{int(value / unit * 10**decimals + 0.5) / 10**decimals:.{decimals}f}"
         if float(text) < KIB:

@@ -3,13 +3,13 @@
 
 function bytesText(bytes) {
   if (bytes < 1024) return `${Math.round(bytes)} B`;
-  const units = [["KiB", 1], ["MiB", 1], ["GiB", 2], ["TiB", 2]];
+  const units = [["KiB", 1], ["MiB", 1], ["GiB", 2], ["TiB", 2], ["PiB", 2], ["EiB", 2]];
   let value = bytes;
   for (const [name, decimals] of units) {
     value /= 1024;
     const scale = 10 ** decimals;
     const rounded = Math.floor(value * scale + 0.5) / scale;
-    if (rounded < 1024 || name === "TiB") return `${rounded.toFixed(decimals)} ${name}`;
+    if (rounded < 1024 || name === "EiB") return `${rounded.toFixed(decimals)} ${name}`;
   }
   return "";
 }

@@ -22,7 +22,9 @@ Test(units, bytes)
     bytes(UINT64_C(12584254177), "11.72 GiB");
     bytes(1024 * 1024 - 1, "1.0 MiB");
     bytes(UINT64_C(1) << 40, "1.00 TiB");
-    bytes(UINT64_MAX, "16777216.00 TiB");
+    bytes(UINT64_C(1) << 50, "1.00 PiB");
+    bytes(UINT64_C(1) << 63, "8.00 EiB");
+    bytes(UINT64_MAX, "16.00 EiB");
 }
 
 static void beside(uint64_t value, uint64_t other, const char *expected)
@@ -42,6 +44,10 @@ Test(units, two_that_are_compared)
     beside(UINT64_C(1) << 30, (UINT64_C(1) << 30) + 420000, "1024.0 MiB");
     beside(UINT64_C(1) << 30, UINT64_C(1) << 30, "1.00 GiB");
     beside(1025, 1026, "1.0 KiB");
+    beside(UINT64_C(80) << 30, UINT64_C(64) << 20, "81920.0 MiB");
+    beside(UINT64_C(32) << 40, UINT64_C(64) << 20, "32.00 TiB");
+    beside(UINT64_C(64) << 20, UINT64_C(32) << 40, "64.0 MiB");
+    beside(UINT64_C(32) << 40, 0, "32.00 TiB");
 }
 
 Test(units, durations)
