@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "allocator/arenas/arena.h"
+#include "allocator/base/locks/lock.h"
 #include "allocator/device/budget.h"
 #include "allocator/pool.h"
 #include "shim/driver/hook.h"
@@ -80,8 +81,7 @@ struct ms_device {
     struct ms_pool_range ranges[MS_RANGES_MAX];
     _Atomic uint32_t range_count; /* entries of `ranges` that were ever in use */
 
-    atomic_flag measuring; /* held by the one thread that measures what the driver takes
-                              (overhead.c) */
+    ms_lock_t measuring; /* of the one thread that measures what the driver takes (overhead.c) */
     _Atomic uint64_t first_overhead_bytes; /* what the first context that was measured took */
     _Atomic uint64_t small_bytes;          /* total of small arrays (MS_TAKING_SMALL) */
     /* Of what the driver serves: bytes of live blocks that are no arenas, and bytes charged for

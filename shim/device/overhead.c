@@ -2,10 +2,11 @@
 /* Measures what the driver takes, and charges contexts for it. */
 #include "shim/device/overhead.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include "allocator/base/arithmetic.h"
+#include "allocator/base/cancel.h"
+#include "allocator/base/locks/lock.h"
 #include "allocator/base/units.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
@@ -114,18 +115,18 @@ static void record(struct ms_context *context, enum ms_charge_reason reason, uin
 }
 
 /* One thread at a time reads what is in use and charges it; otherwise two would see the same bytes
- * and both charge them. No other lock is taken meanwhile. */
+ * and both charge them. */
 int64_t ms_measure_charge(const struct ms_measure *measure, struct ms_context *context,
                           enum ms_charge_reason reason)
 {
-    while (atomic_flag_test_and_set_explicit(&context->device->measuring, memory_order_acquire)) {
-        sched_yield();
-    }
+    const int cancellation = ms_cancel_hold();
+    ms_lock_acquire(&context->device->measuring);
     int64_t taken = ms_measure_end(measure);
     if (taken > 0) {
         impose(context, (uint64_t)taken);
     }
-    atomic_flag_clear_explicit(&context->device->measuring, memory_order_release);
+    ms_lock_release(&context->device->measuring);
+    ms_cancel_let(cancellation);
     if (taken > 0) {
         record(context, reason, (uint64_t)taken);
     }
@@ -140,10 +141,10 @@ void ms_overhead_charge(struct ms_context *context, enum ms_charge_reason reason
     }
 }
 
-void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason reason, uint64_t bytes)
+/* Never more than is charged: two threads that measure at once may both see what one gave back.
+ * Returns how much it was. */
+static uint64_t discharge(struct ms_context *context, enum ms_charge_reason reason, uint64_t bytes)
 {
-    /* Never more than is charged: two threads that measure at once may both see what one gave
-     * back. */
     uint64_t held = atomic_load(&context->charged_bytes);
     uint64_t back = 0;
     do {
@@ -151,7 +152,15 @@ void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason rea
     } while (!atomic_compare_exchange_weak(&context->charged_bytes, &held, held - back));
     if (back != 0) {
         ms_device_note_charge(context->device, false, MS_OWNER_CONTEXT, reason, 0, back, 0);
-        ms_device_discharge(context->device, MS_OWNER_CONTEXT, back);
+        ms_budget_discharge(&context->device->budget, MS_OWNER_CONTEXT, back);
+    }
+    return back;
+}
+
+void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason reason, uint64_t bytes)
+{
+    if (discharge(context, reason, bytes) != 0) {
+        ms_device_check_thresholds(context->device);
     }
 }
 
@@ -200,22 +209,36 @@ static uint64_t lasting_surplus_bytes(struct ms_device *device)
     return surplus;
 }
 
+/* Under the lock, or two threads would see the same surplus and both discharge it. */
+static uint64_t discharge_surplus(struct ms_device *device)
+{
+    const int cancellation = ms_cancel_hold();
+    ms_lock_acquire(&device->measuring);
+    uint64_t back = 0;
+    uint64_t left = lasting_surplus_bytes(device);
+    for (struct ms_context *c = ms_context_first(); c && left != 0; c = c->next) {
+        uint64_t part = c->device == device ? discharge(c, MS_CHARGE_CONTEXT, left) : 0;
+        left -= part;
+        back += part;
+    }
+    ms_lock_release(&device->measuring);
+    ms_cancel_let(cancellation);
+    return back;
+}
+
 bool ms_overhead_give_back(struct ms_device *device)
 {
-    if (ms_captures_running() ||
-        atomic_flag_test_and_set_explicit(&device->measuring, memory_order_acquire)) {
+    const _Atomic uint64_t *charged = &device->budget.by_owner_bytes[MS_OWNER_CONTEXT];
+    if (ms_captures_running()) {
         return false;
     }
-    const uint64_t surplus = lasting_surplus_bytes(device);
-    atomic_flag_clear_explicit(&device->measuring, memory_order_release);
-    uint64_t left = surplus;
-    for (struct ms_context *c = ms_context_first(); c && left != 0; c = c->next) {
-        uint64_t held = c->device == device ? atomic_load(&c->charged_bytes) : 0;
-        uint64_t back = held < left ? held : left;
-        ms_overhead_discharge(c, MS_CHARGE_CONTEXT, back);
-        left -= back;
+    const uint64_t before = atomic_load(charged);
+    const uint64_t back = discharge_surplus(device);
+    if (back != 0) {
+        ms_device_check_thresholds(device);
     }
-    return left != surplus;
+    /* Another thread may have discharged the surplus while this one waited for it. */
+    return back != 0 || atomic_load(charged) < before;
 }
 
 uint64_t ms_overhead_guess(struct ms_device *device)

@@ -54,8 +54,9 @@ void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason rea
                            uint64_t bytes);
 
 /* Checks whether contexts are charged with more than this process can have taken, because a
- * measurement included another process's memory, and discharges the surplus. True if there was any.
- * Takes a few milliseconds then. The caller holds no lock of this room. */
+ * measurement included another process's memory, and discharges the surplus. True if there was any,
+ * also if another thread discharged it meanwhile. Takes a few milliseconds then. The caller holds
+ * no lock of this room. */
 bool ms_overhead_give_back(struct ms_device *device);
 
 /* The driver is about to make a context, for which it asks nobody. If it is known what one takes

@@ -109,6 +109,14 @@ class Overhead(ProcessTest):
         self.assertEqual(other.end(), 0)
         self.assertEqual(ours.tell("take 160"), "done")
 
+    def test_threads_that_look_again_at_once_all_get_what_there_is(self) -> None:
+        ours, other = self.start(**self.without_nvml())
+        self.assertEqual(self.load(ours, other, f"take {OTHER_MIB}"), MODULE_MIB + OTHER_MIB)
+        self.assertEqual(other.tell("give"), "done")
+        self.assertEqual(other.end(), 0)
+        # 300 - 100 - 16 MiB are there, of which the other's context and 64 are taken for used.
+        self.assertEqual(ours.tell("together 4 40"), "0")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -6,17 +6,28 @@
  *   context     makes the device's context                       -> done
  *   take MIB    allocates so much                                -> done, or refused
  *   give        frees what was taken last                        -> done
+ *   together N MIB  N threads allocate so much each, all at once -> how many of them were refused
  *   free        what cuMemGetInfo says is free, in KiB           -> a number
  *   load        loads a module: says "loading" from within, and goes on after the next line
  *                                                                -> done */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver.h"
 #include "say.h"
 
-#define MODULE "slow.module"
+#define MODULE       "slow.module"
+#define THREADS_MOST 16u
+
+struct taker {
+    const struct driver *driver;
+    size_t bytes;
+    pthread_barrier_t *begin;
+    pthread_t thread;
+    CUresult result;
+};
 
 static void next_line(char *line, int line_bytes)
 {
@@ -48,9 +59,10 @@ __attribute__((visibility("default"))) FILE *fopen(const char *path, const char 
     return real(path, mode);
 }
 
+static CUcontext context;
+
 static void make_context(const struct driver *driver)
 {
-    CUcontext context = NULL;
     MUST(driver->cuInit(0));
     MUST(driver->cuDevicePrimaryCtxRetain(&context, 0));
     MUST(driver->cuCtxSetCurrent(context));
@@ -65,17 +77,51 @@ static void say_free(const struct driver *driver)
     (void)fflush(stdout);
 }
 
+static void *take(void *arg)
+{
+    struct taker *taker = arg;
+    CUdeviceptr at = 0;
+    MUST(taker->driver->cuCtxSetCurrent(context));
+    (void)pthread_barrier_wait(taker->begin);
+    taker->result = taker->driver->cuMemAlloc(&at, taker->bytes);
+    return NULL;
+}
+
+static void take_together(const struct driver *driver, unsigned threads, size_t bytes)
+{
+    struct taker takers[THREADS_MOST];
+    pthread_barrier_t begin;
+    unsigned refused = 0;
+    EXPECT(threads <= THREADS_MOST);
+    MUST(pthread_barrier_init(&begin, NULL, threads));
+    for (unsigned i = 0; i < threads; i++) {
+        takers[i] = (struct taker){driver, bytes, .begin = &begin};
+        MUST(pthread_create(&takers[i].thread, NULL, take, &takers[i]));
+    }
+    for (unsigned i = 0; i < threads; i++) {
+        MUST(pthread_join(takers[i].thread, NULL));
+        refused += takers[i].result == CUDA_ERROR_OUT_OF_MEMORY ? 1 : 0;
+    }
+    (void)pthread_barrier_destroy(&begin);
+    (void)printf("%u\n", refused);
+    (void)fflush(stdout);
+}
+
 static void obey(const struct driver *driver, const char *line, const char *module)
 {
     static CUdeviceptr last;
     CUmodule loaded = NULL;
     size_t mib = 0;
+    unsigned threads = 0;
     if (strcmp(line, "context") == 0) {
         make_context(driver);
     } else if (sscanf(line, "take %zu", &mib) == 1) {
         CUresult result = driver->cuMemAlloc(&last, mib << 20);
         EXPECT(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
         answer(result == CUDA_SUCCESS ? "done" : "refused");
+        return;
+    } else if (sscanf(line, "together %u %zu", &threads, &mib) == 2) {
+        take_together(driver, threads, mib << 20);
         return;
     } else if (strcmp(line, "give") == 0) {
         MUST(driver->cuMemFree(last));
