@@ -191,28 +191,30 @@ static CUresult count_call(enum sim_function function)
 struct sim_guard sim_enter_early(enum sim_function function)
 {
     if (atomic_load_explicit(&forked_child, memory_order_relaxed)) {
-        return (struct sim_guard){CUDA_ERROR_NOT_INITIALIZED, false};
+        return (struct sim_guard){.status = CUDA_ERROR_NOT_INITIALIZED};
     }
-    return (struct sim_guard){count_call(function), false};
+    return (struct sim_guard){.status = count_call(function)};
 }
 
 struct sim_guard sim_enter(enum sim_function function)
 {
     if (!atomic_load_explicit(&initialised, memory_order_acquire) ||
         atomic_load_explicit(&forked_child, memory_order_relaxed)) {
-        return (struct sim_guard){CUDA_ERROR_NOT_INITIALIZED, false};
+        return (struct sim_guard){.status = CUDA_ERROR_NOT_INITIALIZED};
     }
     CUresult status = count_call(function);
     if (status != CUDA_SUCCESS) {
-        return (struct sim_guard){status, false};
+        return (struct sim_guard){.status = status};
     }
     if (in_host_function) {
-        return (struct sim_guard){CUDA_ERROR_NOT_PERMITTED, false};
+        return (struct sim_guard){.status = CUDA_ERROR_NOT_PERMITTED};
     }
     entered_ns = sim_settings.latency ? sim_now_ns() : 0;
+    struct sim_guard guard = {.status = CUDA_SUCCESS, .locked = true};
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guard.cancellation);
     sim_lock();
     sim_call_site_enter(sim_functions[function].symbol);
-    return (struct sim_guard){CUDA_SUCCESS, true};
+    return guard;
 }
 
 void sim_leave(struct sim_guard *guard)
@@ -225,10 +227,13 @@ void sim_leave(struct sim_guard *guard)
     if (destroyed) {
         sim_sleep_us(sim_settings.destroy_us);
     }
+    pthread_setcancelstate(guard->cancellation, NULL);
 }
 
 CUresult sim_initialise(void)
 {
+    int cancellation;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
     sim_lock();
     CUresult status = CUDA_SUCCESS;
     if (!atomic_load(&initialised)) {
@@ -238,6 +243,7 @@ CUresult sim_initialise(void)
         }
     }
     sim_unlock();
+    pthread_setcancelstate(cancellation, NULL);
     return status;
 }
 

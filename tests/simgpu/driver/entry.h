@@ -8,6 +8,9 @@
  *       ...
  *   }
  *
+ * Until then pthread_cancel does not end the thread either: the driver's own locks would stay
+ * taken.
+ *
  * This one lock guards all state of the simulated GPU. Waiting for a stream releases it meanwhile
  * (sim_wait_progress). Host functions run, and bytes of copies move, outside it. */
 #ifndef SIMGPU_ENTRY_H
@@ -52,6 +55,7 @@ uint64_t sim_calls_of(struct sim_function_name name);
 struct sim_guard {
     CUresult status;
     bool locked;
+    int cancellation; /* the thread's state before */
 };
 
 struct sim_guard sim_enter(enum sim_function function);

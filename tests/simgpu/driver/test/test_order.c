@@ -471,6 +471,35 @@ Test(order, pause_holds_all_streams)
     cr_assert_eq(atomic_load(&ran), 1);
 }
 
+static void *wait_and_be_cancelled(void *stream)
+{
+    OK(cuStreamSynchronize(stream));
+    pthread_testcancel();
+    return NULL;
+}
+
+/* pthread_cancel ends a thread where it waits, but not inside the driver, whose locks it holds. */
+Test(order, a_thread_cancelled_in_a_wait_leaves_the_driver_whole)
+{
+    begin();
+    CUstream stream = non_blocking();
+    volatile uint32_t *gate = shut_gate(stream);
+    const uint64_t before = simgpu_calls("cuStreamSynchronize");
+    pthread_t thread;
+    void *end = NULL;
+    cr_assert_eq(pthread_create(&thread, NULL, wait_and_be_cancelled, stream), 0);
+    while (simgpu_calls("cuStreamSynchronize") == before) {
+        sched_yield();
+    }
+    cr_assert_eq(pthread_cancel(thread), 0);
+    REFUSED(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    open_gate(gate);
+    cr_assert_eq(pthread_join(thread, &end), 0);
+    cr_assert_eq(end, PTHREAD_CANCELED);
+    OK(cuStreamQuery(stream));
+    OK(cuStreamDestroy(stream));
+}
+
 Test(order, streams_say_what_they_are)
 {
     CUcontext context = begin(), seen;
