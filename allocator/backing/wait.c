@@ -7,9 +7,6 @@
 #include "allocator/base/clock.h"
 #include "allocator/pool_state.h"
 
-/* Where requests wait for less, a standstill may still come about. */
-#define LONG_NS ((uint64_t)5000000000)
-
 uint64_t ms_pool_now_ns(const struct ms_pool *pool)
 {
     return pool->ops->now_ns != NULL ? pool->ops->now_ns(pool->ops->ctx) : ms_clock_ns();
@@ -37,7 +34,7 @@ void ms_wait_spend(const struct ms_pool *pool, struct ms_wait *wait, uint64_t sp
 
 bool ms_wait_was_in_vain(const struct ms_pool *pool, const struct ms_wait *wait)
 {
-    return ms_wait_left_ns(wait) == 0 && pool->config.wait_limit_ns >= LONG_NS;
+    return ms_wait_left_ns(wait) == 0 && pool->config.wait_limit_ns >= MS_HALT_LEAST_NS;
 }
 
 void ms_work_fence(struct ms_pool *pool)

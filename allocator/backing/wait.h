@@ -27,8 +27,8 @@ void ms_wait_spend(const struct ms_pool *pool, struct ms_wait *wait, uint64_t sp
 /* The longest wait allowed now; 0: the time is up. */
 uint64_t ms_wait_left_ns(const struct ms_wait *wait);
 
-/* The time is up, and it was long. So a standstill, which waits for all work, would only wait for
- * the same work once more. */
+/* The time is up, and it was no shorter than a standstill's. So that, which waits for all work,
+ * would only wait for the same work once more. */
 bool ms_wait_was_in_vain(const struct ms_pool *pool, const struct ms_wait *wait);
 
 /* Takes fences of all that was freed, in holes too; and looks which of that is done. */

@@ -19,6 +19,10 @@
 /* A point in the order of the device's work: fence_take makes it, fence_release ends it. */
 typedef uint64_t ms_fence_t;
 
+/* A standstill is tried at least this long, however short the wait for queued work may be: once,
+ * with the gate open and then closed (`halt`). */
+#define MS_HALT_LEAST_NS 260000000u
+
 struct ms_device_ops {
     void *ctx; /* passed to every operation; the table's maker owns it */
 

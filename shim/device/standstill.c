@@ -29,7 +29,7 @@
 #define FIRST_OPEN_NS   10000000u
 #define FIRST_CLOSED_NS 250000000u
 #define MOST_CLOSED_NS  5000000000u
-#define LEAST_QUIET_NS  5000000000u /* the least, even if requests wait for less */
+_Static_assert(FIRST_OPEN_NS + FIRST_CLOSED_NS == MS_HALT_LEAST_NS, "that is one try");
 
 /* Of the present or the next standstill. Held from halt to resume. */
 static int cancellation; /* the thread's state before; cancellation is off meanwhile, because no
@@ -72,7 +72,7 @@ static struct standstill_trial begin_trial(uint64_t timeout_ns)
 {
     uint64_t now = ms_clock_ns();
     uint64_t quiet = ms_options()->wait_ns;
-    quiet = quiet > LEAST_QUIET_NS ? quiet : LEAST_QUIET_NS;
+    quiet = quiet > MS_HALT_LEAST_NS ? quiet : MS_HALT_LEAST_NS;
     return (struct standstill_trial){
         .end_ns = now + timeout_ns, .quiet_end_ns = now + quiet, .quiet_ns = quiet};
 }

@@ -24,9 +24,6 @@
 #include "shim/sites/tags.h"
 #include "shim/tables/host_bytes.h"
 
-/* Queued work must drain even if no request waits for frees (MEMSHIM_WAIT_MS=0). */
-#define HALT_LEAST_NS 50000000000u
-
 #define STRETCH_NS         MS_NS_PER_S
 #define STRETCH_LONGEST_NS 60000000000u
 #define CHECKS_A_SAMPLE    8u
@@ -74,7 +71,7 @@ void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
     config->spill_limit_bytes = limit;
     config->spill_budget = ms_spill_budget();
     uint64_t most_ns = ms_options_wait_most_ns(ms_options());
-    config->halt_limit_ns = most_ns > HALT_LEAST_NS ? most_ns : HALT_LEAST_NS;
+    config->halt_limit_ns = most_ns > MS_HALT_LEAST_NS ? most_ns : MS_HALT_LEAST_NS;
     config->spill_choice = &ms_spill_choice_predict;
     config->is_optimizers = is_optimizers;
 }

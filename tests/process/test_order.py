@@ -58,6 +58,15 @@ class Order(ProcessTest):
             "long_work", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="256MiB", MEMSHIM_LIMIT="48MiB"
         ).check()
 
+    def test_work_that_does_not_end(self) -> None:
+        self.case(
+            "endless_work",
+            MEMSHIM_SPILL="auto",
+            MEMSHIM_SPILL_LIMIT="256MiB",
+            MEMSHIM_LIMIT="48MiB",
+            MEMSHIM_WAIT_MS=0,
+        ).check()
+
     def test_handles_that_are_destroyed_meanwhile(self) -> None:
         for name in ("going_streams", "going_contexts", "going_retains"):
             for driver in DRIVERS:

@@ -22,6 +22,7 @@
 #define LONG_NS     (60ull * 1000000000)
 
 enum { LONG_WORK_MS = 11500, FILLING = 12 }; /* 52 MiB with the first block, in 48 */
+enum { QUERIES_MOST = 16000 };
 
 static CUcontext context, other;
 static CUstream stream;
@@ -256,6 +257,26 @@ static void long_work(void)
     }
     EXPECT(atomic_load(&released));
     MUST(pthread_join(thread, NULL));
+}
+
+/* How long a standstill is tried counts in what it asks the driver meanwhile, at most every 50 us.
+ * MEMSHIM_WAIT_MS=0. */
+static void endless_work(void)
+{
+    CUdeviceptr next;
+    CUresult result = CUDA_SUCCESS;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuLaunchHostFunc(stream, until_released, NULL));
+    MUST(cuMemsetD8Async(block, 4, BLOCK_BYTES, stream));
+    const uint64_t before = simgpu_calls("cuStreamQuery");
+    for (int i = 0; i < FILLING && result == CUDA_SUCCESS; i++) {
+        result = cuMemAlloc(&next, BLOCK_BYTES);
+    }
+    const uint64_t queries = simgpu_calls("cuStreamQuery") - before;
+    atomic_store(&released, true);
+    EXPECT(result == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(queries < QUERIES_MOST);
+    MUST(cuStreamSynchronize(stream));
 }
 
 /* ---- handles that go while memshim uses them: the simulated GPU ends the program where a
@@ -506,6 +527,7 @@ static void push_is_refused_once(void)
     X(ended_thread_reuse)             \
     X(ended_thread_freed)             \
     X(long_work)                      \
+    X(endless_work)                   \
     X(going_streams)                  \
     X(going_contexts)                 \
     X(going_retains)                  \
