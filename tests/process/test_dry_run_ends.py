@@ -204,7 +204,7 @@ print("linked", file=sys.stderr, flush=True)
                 while words[0] != b"begun":
                     words = running.stderr.readline().split() or [b""]
                 running.send_signal(number)
-                said = running.communicate(timeout=60)[1].decode()
+                said = running.communicate(timeout=TIMEOUT_S)[1].decode()
                 self.assertEqual(running.returncode, -number, said)
                 self.assertIn("interrupted: the command was not begun", said)
                 self.assertFalse(Path(f"/proc/{int(words[1])}").exists())

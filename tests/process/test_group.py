@@ -6,16 +6,18 @@ from __future__ import annotations
 import os
 import random
 import signal
+import struct
 import subprocess
 import time
 import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import MIB, ProcessTest, environment, process_folders, program, report_of
+from machine import MIB, TIMEOUT_S, ProcessTest, environment, process_folders, program, report_of
 
 CONTEXT = 32
 CAP = 512
+REGION_BYTES, SLOT_BYTES, SPARE_AT = 64, 112, 64  # shim/group/layout.h
 KILLS = 1000 if os.environ.get("MEMSHIM_TEST_ALL") else 50
 
 
@@ -219,12 +221,32 @@ class Moved(Group):
 
     SPILL: dict[str, Any] = {"MEMSHIM_SPILL": "auto", "MEMSHIM_SPILL_LIMIT": "2GiB"}
 
+    def spare(self, member: Member) -> int:
+        """What the member has told the group that it would give at once (shim/group/layout.h)."""
+        (path,) = Path("/dev/shm").glob(f"memshim-*-{self.name}-*")
+        region = path.read_bytes()
+        for at in range(REGION_BYTES, len(region) - SLOT_BYTES + 1, SLOT_BYTES):
+            if struct.unpack_from("<I", region, at) == (member.process.pid,):
+                return int(struct.unpack_from("<Q", region, at + SPARE_AT)[0])
+        raise AssertionError(f"no member {member.process.pid} in {path}")
+
+    def let_it_be_noted(self, member: Member) -> None:
+        """How much it had allocated by now: the member notes it twice a second, and then tells what
+        it has spare."""
+        self.assertEqual(self.spare(member), 0)
+        member.ask(f"free {member.number('alloc 8')}")
+        member.number("alloc 2")  # it looks then whether work still uses what was freed
+        end = time.monotonic() + TIMEOUT_S
+        while self.spare(member) == 0:
+            self.assertLess(time.monotonic(), end, member.said())
+            time.sleep(0.05)
+
     def test_the_cold_one_yields(self) -> None:
         watcher, cold = self.watch(), self.start(**self.SPILL)
         old = [cold.number("alloc 50") for _ in range(7)]
         for block in old:
             cold.ask(f"write {block}")
-        time.sleep(1.5)  # it is noted twice a second how much was allocated by then
+        self.let_it_be_noted(cold)
         hot = self.start(**self.SPILL)
         new = [hot.number("alloc 50") for _ in range(5)]
         for block in new:
@@ -243,12 +265,12 @@ class Moved(Group):
         old = [cold.number("alloc 50") for _ in range(4)]
         for block in old:
             cold.ask(f"write {block}")
-        time.sleep(1.5)
+        self.let_it_be_noted(cold)
         hot = self.start(**self.SPILL)
         new = [hot.number("alloc 50") for _ in range(4)]
         for block in new:
             hot.ask(f"write {block}")
-        time.sleep(1.5)
+        self.let_it_be_noted(hot)
         cold.ask(f"write {cold.number('alloc 100')}")
         self.assertGreaterEqual(hot.number("used"), 200 + CONTEXT)
         for member, blocks in ((cold, old), (hot, new)):

@@ -20,7 +20,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import CLI, MIB, Result, process_folders, run
+from machine import CLI, MIB, TIMEOUT_S, Result, process_folders, run
 from standing_job import JOB, LIMIT, Job, StandingTest
 
 FORMAT_VERSION_OFFSET = 12  # of version_major in the header: behind the magic and the byte order
@@ -568,21 +568,22 @@ class Prometheus(TopTest):
         file = self.folder / "memshim.prom"
         command = [str(CLI), "top", str(self.output), "--prometheus", str(file), "--interval=0.1"]
         watcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert watcher.stderr
         try:
+            self.assertIn("waiting for one", watcher.stderr.readline())
             with self.job() as job:
+                wanted = [(str(job.known["pid"]), job.known["device_bytes"])]
                 samples: list[Any] = []
-                end = time.monotonic() + 60
-                while not samples and time.monotonic() < end:
+                end = time.monotonic() + TIMEOUT_S
+                while samples != wanted and time.monotonic() < end:
                     time.sleep(0.05)
                     families = parse_prometheus(file.read_text()) if file.exists() else {}
-                    samples = families.get("memshim_used_bytes", ("", []))[1]
-                ((labels, value),) = samples
-                self.assertEqual(labels["pid"], str(job.known["pid"]))
-                self.assertEqual(value, job.known["device_bytes"])
+                    found = families.get("memshim_used_bytes", ("", []))[1]
+                    samples = [(labels["pid"], value) for labels, value in found]
+                self.assertEqual(samples, wanted)
         finally:
             watcher.terminate()
-            stderr = watcher.communicate()[1]
-        self.assertIn("waiting for one", stderr)
+            watcher.communicate()
         self.assertEqual(watcher.returncode, 0)
 
     def test_cannot_be_written(self) -> None:

@@ -111,7 +111,7 @@ class Stats(unittest.TestCase):
 
             def small():
                 torch.cuda.synchronize()
-                for _ in range(100):
+                for _ in range(6000):  # until it is seen; a busy machine takes its time
                     torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
                     time.sleep(0.01)
                     stats = memshim_stats()
