@@ -92,9 +92,30 @@ __attribute__((format(printf, 3, 4))) static bool add(char *path, size_t used, c
     return length >= 0 && (size_t)length < PATH_MAX - used;
 }
 
+/* Puts the working directory in front of a relative path. 0 or an errno. */
+static int put_working_directory(char *path)
+{
+    const size_t bytes = strlen(path) + 1;
+    char *kept = path + PATH_MAX - bytes;
+
+    if (path[0] == '/') {
+        return 0;
+    }
+    memmove(kept, path, bytes);
+    if (!getcwd(path, (size_t)(kept - path))) {
+        return errno == ERANGE ? ENAMETOOLONG : errno;
+    }
+
+    const size_t used = strlen(path);
+
+    path[used] = '/';
+    memmove(path + used + 1, kept, bytes);
+    return 0;
+}
+
 /* Replaces `path` by the open folder's absolute path, without links: the application may change its
- * working directory later. It does not use realpath, which takes much stack. Closes the folder. 0
- * or an errno. */
+ * working directory later. Links stay where there is no /proc. It does not use realpath, which
+ * takes much stack. Closes the folder. 0 or an errno. */
 static int make_absolute(int folder, char *path)
 {
     char name[32];
@@ -108,6 +129,9 @@ static int make_absolute(int folder, char *path)
     const int error = length < 0 ? errno : length == PATH_MAX - 1 ? ENAMETOOLONG : 0;
 
     close(folder);
+    if (error == ENOENT) {
+        return put_working_directory(path);
+    }
     path[error ? 0 : length] = '\0';
     return error;
 }

@@ -15,7 +15,17 @@ from pathlib import Path
 
 import test_top
 from documents import BINARY_FORMS, TEXT_FORMS
-from machine import CLI, MIB, ROOT, ProcessTest, environment, process_folders, program, run_of_three
+from machine import (
+    CLI,
+    MIB,
+    ROOT,
+    ProcessTest,
+    environment,
+    process_folders,
+    program,
+    run,
+    run_of_three,
+)
 
 # What a terminal obeys, or shows elsewhere than where it stands: controls of C0 and C1 (one of
 # which begins an escape sequence as the escape does), marks that turn the direction of text.
@@ -44,6 +54,28 @@ class CutTraces(test_top.TopTest):
 
     def test_behind_its_header(self) -> None:
         self.cut(262144)
+
+
+class WithoutProc(ProcessTest):
+    """As in a root folder of its own where nobody mounted it."""
+
+    def test_there_is_a_trace(self) -> None:
+        hidden = ["unshare", "-r", "-m", "bash", "-c", 'mount -t tmpfs none /proc && exec "$@"', ""]
+        if run([*hidden, "true"]).status != 0:
+            self.skipTest("nothing can be mounted here")
+        for output in (str(self.output), "memshim-out"):
+            with self.subTest(output):
+                result = run(
+                    [*hidden, program("trainer"), "--steps", "1"],
+                    shim=True,
+                    cwd=self.folder,
+                    MEMSHIM_OUTPUT=output,
+                ).check()
+                (folder,) = process_folders(self.output)
+                self.assertIn(f"trace in {folder}", result.stderr)
+                self.assertNotIn("cannot be written", result.stderr)
+                run([CLI, "report", folder]).check()
+                shutil.rmtree(self.output)
 
 
 class HostileNames(ProcessTest):
