@@ -15,9 +15,9 @@ from machine import MIB, ProcessTest, only_report, program, run
 
 
 class Attributes(ProcessTest):
-    def ask(self, shim: bool, **settings: Any) -> attributes.Answers:
+    def ask(self, shim: bool, *about: str, **settings: Any) -> attributes.Answers:
         result = run(
-            [program("attributes_job")],
+            [program("attributes_job"), *about],
             shim=shim,
             MEMSHIM_OUTPUT=self.output,
             SIMGPU_CONTEXT=64 * MIB,
@@ -27,8 +27,9 @@ class Attributes(ProcessTest):
         self.assertTrue(all(line.count(",") == 2 for line in result.stdout.splitlines()))
         return attributes.read(result.stdout)
 
-    def same(self, device: dict[str, int], **settings: Any) -> None:
-        alone, found = self.ask(shim=False, **device), self.ask(shim=True, **device, **settings)
+    def same(self, device: dict[str, int], *about: str, **settings: Any) -> None:
+        alone = self.ask(False, *about, **device)
+        found = self.ask(True, *about, **device, **settings)
         self.assertEqual(attributes.differences(alone, found), [])
 
     def test_the_simulated_gpu_answers_as_the_card(self) -> None:
@@ -44,6 +45,14 @@ class Attributes(ProcessTest):
 
     def test_a_device_with_less(self) -> None:
         self.same({})
+
+    def test_memory_that_another_process_shares(self) -> None:
+        for device in ({}, attributes.CARD):
+            with self.subTest(device=device):
+                self.same(device, "opened")
+
+    def test_memory_bound_to_textures(self) -> None:
+        self.same(attributes.CARD, "textures")
 
     def test_what_a_chunk_cannot_be(self) -> None:
         """It is made without, and the answers are those of such memory."""

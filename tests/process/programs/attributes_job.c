@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the driver answers about memory of every road. A line for each: road,question,answer; an
  * answer is a CUresult, and behind a space what was learned, without addresses. Contents are
- * checked: a copy that does not arrive ends the program. */
+ * checked: a copy that does not arrive ends the program.
+ *
+ * Argument `opened`: the same of memory that another process allocated. `textures`: whether memory
+ * of every road can be bound to a texture. */
 #include <cuda.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "say.h"
@@ -15,6 +19,7 @@
 static CUcontext context;
 static CUstream stream;
 static CUmemoryPool own_pool, default_pool;
+static int talk[2]; /* from the process that shares its memory to the one that opens it */
 
 struct memory {
     const char *road;
@@ -99,6 +104,15 @@ static CUdeviceptr alloc_cold(void)
         MUST(cuMemAlloc(&at, strtoull(warm, NULL, 10) * MIB));
     }
     return cold;
+}
+
+static CUdeviceptr open_shared(void)
+{
+    CUipcMemHandle name;
+    CUdeviceptr at = 0;
+    EXPECT(read(talk[0], &name, sizeof name) == sizeof name);
+    MUST(cuIpcOpenMemHandle(&at, name, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    return at;
 }
 
 /* --- attributes ------------------------------------------------------------------------------- */
@@ -318,16 +332,55 @@ static void ask_advice(const struct memory *memory)
     ask_attributes(memory, memory->at, "at the end");
 }
 
-int main(void)
+/* --- textures --------------------------------------------------------------------------------- */
+
+static void ask_texture(const struct memory *memory, const char *question,
+                        const CUDA_RESOURCE_DESC *resource)
 {
-    static const struct {
-        const char *name;
-        CUdeviceptr (*make)(void);
-        size_t bytes;
-    } roads[] = {{"cold", alloc_cold, BLOCK},      {"alloc", alloc, BLOCK},
-                 {"pitch", alloc_pitch, BLOCK},    {"async", alloc_async, BLOCK},
-                 {"pool", alloc_from_pool, BLOCK}, {"managed", alloc_managed, BLOCK},
-                 {"mapped", map_chunks, 6 * MIB}};
+    const CUDA_TEXTURE_DESC texture = {.flags = CU_TRSF_READ_AS_INTEGER};
+    CUtexObject object = 0;
+    CUresult result = cuTexObjectCreate(&object, resource, &texture, NULL);
+    say(memory, question, result, "");
+    if (result == CUDA_SUCCESS) {
+        MUST(cuTexObjectDestroy(object));
+    }
+}
+
+static void ask_textures(const struct memory *memory)
+{
+    const CUDA_RESOURCE_DESC line = {.resType = CU_RESOURCE_TYPE_LINEAR,
+                                     .res.linear = {.devPtr = memory->at,
+                                                    .format = CU_AD_FORMAT_UNSIGNED_INT32,
+                                                    .numChannels = 1,
+                                                    .sizeInBytes = BLOCK}};
+    const CUDA_RESOURCE_DESC plane = {.resType = CU_RESOURCE_TYPE_PITCH2D,
+                                      .res.pitch2D = {.devPtr = memory->at,
+                                                      .format = CU_AD_FORMAT_UNSIGNED_INT32,
+                                                      .numChannels = 1,
+                                                      .width = KIB,
+                                                      .height = KIB,
+                                                      .pitchInBytes = 5 * KIB}};
+    ask_texture(memory, "texture of a line", &line);
+    ask_texture(memory, "texture of a plane", &plane);
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+struct road {
+    const char *name;
+    CUdeviceptr (*make)(void);
+    size_t bytes;
+};
+
+static const struct road roads[] = {
+    {"cold", alloc_cold, BLOCK},      {"alloc", alloc, BLOCK},
+    {"pitch", alloc_pitch, BLOCK},    {"async", alloc_async, BLOCK},
+    {"pool", alloc_from_pool, BLOCK}, {"managed", alloc_managed, BLOCK},
+    {"mapped", map_chunks, 6 * MIB},
+};
+
+static void use_device(void)
+{
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     MUST(cuInit(0));
@@ -336,17 +389,61 @@ int main(void)
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cuMemPoolCreate(&own_pool, &props));
     MUST(cuDeviceGetDefaultMemPool(&default_pool, 0));
+}
+
+static struct memory make(const struct road *road)
+{
+    const struct memory memory = {road->name, road->make(), road->bytes};
+    MUST(cuStreamSynchronize(stream));
+    return memory;
+}
+
+static void ask_all(const struct road *road)
+{
+    const struct memory memory = make(road);
+    ask_attributes(&memory, memory.at, "at its beginning");
+    ask_attributes(&memory, memory.at + OFFSET, "inside");
+    ask_range(&memory, memory.at, "at its beginning");
+    ask_range(&memory, memory.at + OFFSET, "inside");
+    ask_range(&memory, memory.at + memory.bytes - 1, "at its last byte");
+    ask_handles(&memory);
+    ask_copies(&memory);
+    ask_advice(&memory);
+}
+
+/* The child opens and asks; its status becomes the program's. */
+static int share(void)
+{
+    const struct road opened = {"opened", open_shared, BLOCK};
+    CUipcMemHandle name;
+    int status = 1;
+    MUST(pipe(talk));
+    const pid_t child = fork();
+    EXPECT(child >= 0);
+    use_device();
+    if (child == 0) {
+        ask_all(&opened);
+        return 0;
+    }
+    MUST(cuIpcGetMemHandle(&name, alloc()));
+    EXPECT(write(talk[1], &name, sizeof name) == sizeof name);
+    EXPECT(waitpid(child, &status, 0) == child);
+    return status != 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "opened") == 0) {
+        return share();
+    }
+    use_device();
     for (size_t i = 0; i < sizeof roads / sizeof roads[0]; i++) {
-        const struct memory memory = {roads[i].name, roads[i].make(), roads[i].bytes};
-        MUST(cuStreamSynchronize(stream));
-        ask_attributes(&memory, memory.at, "at its beginning");
-        ask_attributes(&memory, memory.at + OFFSET, "inside");
-        ask_range(&memory, memory.at, "at its beginning");
-        ask_range(&memory, memory.at + OFFSET, "inside");
-        ask_range(&memory, memory.at + memory.bytes - 1, "at its last byte");
-        ask_handles(&memory);
-        ask_copies(&memory);
-        ask_advice(&memory);
+        if (argc > 1 && strcmp(argv[1], "textures") == 0) {
+            const struct memory memory = make(&roads[i]);
+            ask_textures(&memory);
+        } else {
+            ask_all(&roads[i]);
+        }
     }
     return 0;
 }
