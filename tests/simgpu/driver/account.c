@@ -227,27 +227,29 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void sim_account_reap(void)
-{
-    lock_file();
-    if (file != &private_file) {
-        reap_dead(true);
-    }
-    unlock_file();
-}
-
-uint64_t sim_account_used_by_all(int device)
+/* Zombies count until they were looked for, which is done where the last time was this long ago. */
+static uint64_t used_by_all(int device, uint64_t interval_ns)
 {
     static uint64_t last_reaped_ns;
     lock_file();
     if (file != &private_file) {
-        bool thorough = now_ns() - last_reaped_ns > REAP_INTERVAL_NS;
+        bool thorough = now_ns() - last_reaped_ns >= interval_ns;
         reap_dead(thorough);
         last_reaped_ns = thorough ? now_ns() : last_reaped_ns;
     }
     uint64_t used = file->used_bytes[device];
     unlock_file();
     return used;
+}
+
+uint64_t sim_account_used_by_all(int device)
+{
+    return used_by_all(device, REAP_INTERVAL_NS);
+}
+
+uint64_t sim_account_used_by_living(int device)
+{
+    return used_by_all(device, 0);
 }
 
 unsigned sim_account_processes(int device, unsigned capacity, uint32_t *pids, uint64_t *bytes)

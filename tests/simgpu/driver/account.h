@@ -23,8 +23,9 @@ void sim_account_other(int device, uint64_t bytes);
 uint64_t sim_account_used_here(int device);
 uint64_t sim_account_used_by_all(int device);
 
-/* Subtracts now what dead processes used, including zombies. */
-void sim_account_reap(void);
+/* The same without what zombies used, looked at and added up in one moment: between two, one
+ * process may end and another take its place. */
+uint64_t sim_account_used_by_living(int device);
 
 /* Fills `pids` and `bytes` with the processes that use memory on the device; returns how many there
  * are. */

@@ -212,8 +212,7 @@ uint64_t simgpu_used_bytes(int device)
 
 uint64_t simgpu_used_bytes_all(int device)
 {
-    sim_account_reap();
-    return sim_device_of(device) ? sim_account_used_by_all(device) : UINT64_MAX;
+    return sim_device_of(device) ? sim_account_used_by_living(device) : UINT64_MAX;
 }
 
 uint64_t simgpu_host_bytes(int device)
