@@ -10,7 +10,8 @@
 #define MOST_LINES  16384u
 #define MOST_TIMES  512u /* of one line; beyond that, one in `every` */
 #define LEAST_ALIKE 0.9
-#define WARM_UP     3u /* rows of a line are compared from its third turn on */
+#define WARM_UP     3u     /* rows of a line are compared from its third turn on */
+#define MOST_RECENT 65536u /* turns: a row that is longer is compared as a whole alone */
 
 /* Hashes of rows of lines: polynomials over 2^64, so that the hash of a part follows from those of
  * the beginnings before and after it. */
@@ -45,6 +46,7 @@ struct ms_loop {
     uint64_t asked;                    /* allocations with a line */
     uint32_t newest;                   /* the line of the newest turn */
     struct anchor anchors[MOST_LINES]; /* by node */
+    uint64_t hashes[MOST_RECENT];      /* by number of turns: `hash` as it was after so many */
 };
 
 ms_loop_t *ms_loop_new(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks)
@@ -102,11 +104,47 @@ static void note_time(struct anchor *anchor, uint64_t time_ns)
     }
 }
 
-static void end_row(struct anchor *anchor, struct turn_row row)
+/* The latest turns, from the hashes before and behind them. */
+static struct turn_row row_of(uint64_t before, uint64_t hash, uint64_t length)
 {
+    return (struct turn_row){hash - before * power(length), length};
+}
+
+/* Whether the row that ends now begins like that one, with more behind it. */
+static bool begins_like(const struct ms_loop *loop, const struct anchor *anchor,
+                        struct turn_row other)
+{
+    const uint64_t until = anchor->last + other.length;
+
+    return until < loop->turns && loop->turns - until < MOST_RECENT &&
+           is_same(other,
+                   row_of(anchor->beginning, loop->hashes[until % MOST_RECENT], other.length));
+}
+
+/* How many turns of a row were seen before. A step with an evaluation behind it, or something else
+ * that comes now and then, is still a step. */
+static uint64_t seen_before(const struct ms_loop *loop, const struct anchor *anchor,
+                            struct turn_row row)
+{
+    const struct turn_row before[] = {anchor->newest, anchor->other};
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+        const uint64_t length = before[i].length;
+
+        if (length > most && (is_same(row, before[i]) || begins_like(loop, anchor, before[i]))) {
+            most = length;
+        }
+    }
+    return most;
+}
+
+static void end_row(const struct ms_loop *loop, struct anchor *anchor)
+{
+    const struct turn_row row = row_of(anchor->beginning, loop->hash, loop->turns - anchor->last);
+
     if (anchor->count >= WARM_UP) {
-        anchor->alike +=
-            is_same(row, anchor->newest) || is_same(row, anchor->other) ? row.length : 0;
+        anchor->alike += seen_before(loop, anchor, row);
     }
     if (!is_same(row, anchor->newest)) {
         anchor->other = anchor->newest;
@@ -115,12 +153,10 @@ static void end_row(struct anchor *anchor, struct turn_row row)
     anchor->longest = row.length > anchor->longest ? row.length : anchor->longest;
 }
 
-static void take_turn(struct ms_loop *loop, struct anchor *anchor, uint64_t time_ns)
+static void take_turn(const struct ms_loop *loop, struct anchor *anchor, uint64_t time_ns)
 {
     if (anchor->count > 0) {
-        const uint64_t length = loop->turns - anchor->last;
-
-        end_row(anchor, (struct turn_row){loop->hash - anchor->beginning * power(length), length});
+        end_row(loop, anchor);
     } else {
         anchor->first = loop->turns;
         anchor->asked_first = loop->asked;
@@ -167,6 +203,7 @@ void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
     }
     loop->hash = loop->hash * BASE + line;
     loop->turns++;
+    loop->hashes[loop->turns % MOST_RECENT] = loop->hash;
 }
 
 void ms_loop_call(ms_loop_t *loop, uint64_t line)
