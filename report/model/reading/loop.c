@@ -10,6 +10,7 @@
 #define MOST_LINES  16384u
 #define MOST_TIMES  512u /* of one line; beyond that, one in `every` */
 #define LEAST_ALIKE 0.9
+#define MOST_BESIDE 0.25   /* the part of the turns that may lie behind steps */
 #define WARM_UP     3u     /* rows of a line are compared from its third turn on */
 #define MOST_RECENT 65536u /* turns: a row that is longer is compared as a whole alone */
 
@@ -32,7 +33,7 @@ struct anchor {
     uint64_t asked_first, asked_last; /* number of allocations before its first and newest turn */
     uint64_t beginning;               /* the hash of all rows up to its newest turn */
     struct turn_row newest, other;    /* two rows, because they may alternate */
-    uint64_t alike, longest;          /* turns in rows that were seen before; the longest row */
+    uint64_t alike, beside, longest;  /* turns as they were seen before; behind those; in a row */
     uint64_t every;
     struct ms_buffer times; /* uint64_t */
 };
@@ -121,8 +122,8 @@ static bool begins_like(const struct ms_loop *loop, const struct anchor *anchor,
                    row_of(anchor->beginning, loop->hashes[until % MOST_RECENT], other.length));
 }
 
-/* How many turns of a row were seen before. A step with an evaluation behind it, or something else
- * that comes now and then, is still a step. */
+/* How many turns of a row were seen before. What lies behind them, such as an evaluation now and
+ * then, is no part of the step. */
 static uint64_t seen_before(const struct ms_loop *loop, const struct anchor *anchor,
                             struct turn_row row)
 {
@@ -144,7 +145,10 @@ static void end_row(const struct ms_loop *loop, struct anchor *anchor)
     const struct turn_row row = row_of(anchor->beginning, loop->hash, loop->turns - anchor->last);
 
     if (anchor->count >= WARM_UP) {
-        anchor->alike += seen_before(loop, anchor, row);
+        const uint64_t seen = seen_before(loop, anchor, row);
+
+        anchor->alike += seen;
+        anchor->beside += seen > 0 ? row.length - seen : 0;
     }
     if (!is_same(row, anchor->newest)) {
         anchor->other = anchor->newest;
@@ -251,12 +255,14 @@ static bool is_steady(const struct ms_loop *loop, const struct anchor *anchor)
            (is_most_of_run(loop, anchor) || is_most_called(loop, anchor));
 }
 
-/* The part of the requests since then that came in the same order before. */
+/* The part of the steps since then that came in the same order before. */
 static double alike(const struct anchor *anchor)
 {
     const uint64_t since = anchor->last - anchor->compared;
 
-    return since > 0 ? (double)anchor->alike / (double)since : 0;
+    return since > 0 && (double)anchor->beside <= MOST_BESIDE * (double)since
+               ? (double)anchor->alike / (double)(since - anchor->beside)
+               : 0;
 }
 
 static bool is_users(const struct ms_loop *loop, uint32_t code)
