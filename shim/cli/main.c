@@ -64,8 +64,13 @@ static void guess(const char *name, char *meant, size_t meant_bytes)
 
 static int say_unknown(const char *name)
 {
+    const char *why = ms_cli_why_no_command(name);
     char meant[PATH_MAX], question[MS_MEANT_BYTES];
 
+    if (why) {
+        ms_complain("memshim: there is no command '%s': %s", name, why);
+        return MS_CLI_WRONG_CALL;
+    }
     guess(name, meant, sizeof(meant));
     ms_complain("memshim: there is no %s '%s'%s; memshim help lists them",
                 name[0] == '-' ? "option" : "command", name, ms_did_you_mean(meant, question));

@@ -6,6 +6,7 @@
 
 #include "allocator/base/nearest.h"
 #include "shim/cli/arguments/cli.h"
+#include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/print.h"
 #include "shim/tables/options.h"
@@ -79,14 +80,23 @@ static int find_subject(enum ms_cli_command_id asker, int argc, char **argv,
     struct table_subject subject = {.asker = asker};
     const int status = ms_cli_parse(asker, argc, argv, &reader, &subject);
     char question[MS_MEANT_BYTES];
+    const char *why;
 
     *found = subject.word ? ms_cli_command_find(subject.word) : MS_CLI_COMMANDS;
     if (status >= 0 || !subject.word ||
         (*found != MS_CLI_COMMANDS && !ms_cli_commands[*found].hidden)) {
         return status;
     }
-    return ms_cli_wrong(asker, "there is no command '%s'%s", subject.word,
-                        ms_did_you_mean(ms_cli_nearest_command(subject.word), question));
+    why = ms_cli_why_no_command(subject.word);
+    if (why) {
+        ms_complain("memshim %s: there is no command '%s': %s", ms_cli_commands[asker].name,
+                    subject.word, why);
+    } else {
+        ms_complain("memshim %s: there is no command '%s'%s; memshim help lists them",
+                    ms_cli_commands[asker].name, subject.word,
+                    ms_did_you_mean(ms_cli_nearest_command(subject.word), question));
+    }
+    return MS_CLI_WRONG_CALL;
 }
 
 int ms_cli_help(int argc, char **argv)
@@ -113,18 +123,25 @@ int ms_cli_man(int argc, char **argv)
     return status;
 }
 
+#define SHELLS "bash, zsh or fish"
+
 int ms_cli_completion(int argc, char **argv)
 {
     static const struct ms_cli_reader reader = {.operand = take_subject};
     struct table_subject subject = {.asker = MS_CLI_COMPLETION};
+    char meant[MS_OPTION_MEANT_BYTES], question[MS_MEANT_BYTES];
     const int status = ms_cli_parse(MS_CLI_COMPLETION, argc, argv, &reader, &subject);
 
     if (status >= 0) {
         return status;
     }
-    if (!subject.word || !ms_cli_print_completion(subject.word)) {
-        return ms_cli_wrong(MS_CLI_COMPLETION, "the shell is bash, zsh or fish, not '%s'",
-                            subject.word ? subject.word : "");
+    if (!subject.word) {
+        return ms_cli_wrong(MS_CLI_COMPLETION, "name the shell: " SHELLS);
+    }
+    if (!ms_cli_print_completion(subject.word)) {
+        ms_options_meant(subject.word, SHELLS, meant);
+        return ms_cli_wrong(MS_CLI_COMPLETION, "the shell is " SHELLS ", not '%s'%s", subject.word,
+                            ms_did_you_mean(meant, question));
     }
     return 0;
 }

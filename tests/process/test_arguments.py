@@ -93,6 +93,7 @@ class Wrong(unittest.TestCase):
         for arguments, said in (
             (("doctor", "x"), "it takes only options, and 'x' is none"),
             (("man", "report", "x"), "it takes one word, and 'x' is a second"),
+            (("completion",), "name the shell: bash, zsh or fish"),
             (("top", "a", "x"), "it shows one folder or process, and 'x' is a second"),
             (("replay", "a", "x"), "it replays one trace, and 'x' is a second"),
             (("diff",), "name the two runs, ranks or moments to compare"),
@@ -104,11 +105,32 @@ class Wrong(unittest.TestCase):
             with self.subTest(option):
                 if option.takes_value:
                     said = self.refused(option.command, f"--{option.name}")
-                    self.assertIn("nothing follows", said)
+                    self.assertIn("; nothing follows it (", said)
+                    self.assertNotIn("''", said)
                 else:
                     said = self.refused(option.command, f"--{option.name}=x")
                     self.assertIn("it takes no value", said)
                 self.assertIn(f"--{option.name}", said)
+
+    def test_empty_value_of_every_option(self) -> None:
+        """As a script's variable that is not set gives it: no default stands in for it."""
+        for option in options():
+            if option.takes_value:
+                with self.subTest(option):
+                    said = self.refused(option.command, f"--{option.name}=", "true")
+                    self.assertIn(f"--{option.name}", said)
+                    self.assertIn("not ''", said)
+
+    def test_names_are_not_shortened(self) -> None:
+        """One that is unique today may be another option's tomorrow."""
+        for arguments, meant in (
+            (("report", "--form", "json"), "--format"),
+            (("report", "--form=json"), "--format"),
+            (("run", "--trace-l", "1GiB", "true"), "--trace-limit"),
+            (("run", "--qui", "true"), "--quiet"),
+        ):
+            said = self.refused(*arguments)
+            self.assertIn(f"there is no option '{arguments[1]}' (did you mean '{meant}'?)", said)
 
     def test_a_letter_is_called_as_it_was_typed(self) -> None:
         for arguments, said in (
@@ -116,6 +138,7 @@ class Wrong(unittest.TestCase):
             (("report", "-f", "pdf"), "-f is text"),
             (("run", "-f", "2", "true"), "-f (MEMSHIM_FRACTION) is"),
             (("run", "-f2", "true"), "-f (MEMSHIM_FRACTION) is"),
+            (("run", "-q=1", "true"), "there is no option '-=': a letter's value follows without"),
         ):
             self.assertIn(f"memshim {arguments[0]}: {said}", self.refused(*arguments))
 
@@ -150,6 +173,9 @@ class Wrong(unittest.TestCase):
             (("dry-run", "--gpu", "80", "true"), "'80GiB'"),
             (("dry-run", "--gpu", "h100", "true"), "'h100-80gb'"),
             (("dry-run", "--gpu", "rtx490", "true"), "'rtx4090'"),
+            (("run", "--limit", "100", "MiB"), "'100MiB'"),
+            (("replay", "--cap", "1.5", "GiB"), "'1.5GiB'"),
+            (("completion", "bsh"), "'bash'"),
         ):
             with self.subTest(arguments):
                 self.assertIn(f"did you mean {meant}?", self.refused(*arguments))
@@ -169,12 +195,33 @@ class Wrong(unittest.TestCase):
             ("--duration", "timeout SECONDS"),
             ("--memory", "--limit SIZE"),
             ("--gpu", "CUDA_VISIBLE_DEVICES"),
+            ("--cap", "--limit SIZE"),
+            ("--verbose", "--log info"),
         ):
             said = self.refused("run", option, "12", "true")
             self.assertIn(f"there is no option '{option}': ", said)
             self.assertIn(way, said)
         for command in ("report", "diff"):
             self.assertIn("--format json", self.refused(command, "--json"))
+        for option, way in (("--limit", "--gpu SIZE"), ("--batch-size=8", "--batch-arg")):
+            self.assertIn(way, self.refused("dry-run", option, "true"))
+        for command, way in (
+            ("attach", "memshim top PID"),
+            ("record", "memshim run"),
+            ("live", "memshim top"),
+            ("flamegraph", "memshim report --open"),
+            ("stats", "memshim report"),
+        ):
+            said = self.refused(command, "12")
+            self.assertTrue(said.startswith(f"memshim: there is no command '{command}': "), said)
+            self.assertIn(way, said)
+            self.assertIn(way, self.refused("help", command))
+
+    def test_help_for_what_is_no_command(self) -> None:
+        for command in ("help", "man"):
+            said = self.refused(command, "frobnicate")
+            self.assertIn("there is no command 'frobnicate'; memshim help lists them", said)
+            self.assertNotIn("--help", said)
 
     def test_no_command(self) -> None:
         result = memshim().check(2)

@@ -180,7 +180,7 @@ class Replay(ProcessTest):
             ((path, "--speed"), "there is no option '--speed'"),
             ((path, "--json=yes"), "there is no option '--json=yes'"),
             ((path, "--cap", "much"), "--cap is a size of 1 MiB or more as in 20GiB, not 'much'"),
-            ((path, "--cap"), "--cap is a size of 1 MiB or more as in 20GiB, not ''"),
+            ((path, "--cap"), "--cap is a size of 1 MiB or more as in 20GiB; nothing follows"),
             ((path, "--fraction=1.5"), "--fraction is a fraction 0 < f <= 1, not '1.5'"),
             ((path, "--policy", "best"), "--policy is default, highest"),
             ((path, "--spill-policy", "best"), "--spill-policy is predict or lru, not 'best'"),

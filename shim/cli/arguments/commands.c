@@ -65,6 +65,13 @@ static const struct ms_cli_row absent[] = {
 #include "shim/cli/arguments/commands.def"
 };
 
+static const struct {
+    const char *name, *why;
+} absent_commands[] = {
+#define MS_ABSENT_COMMAND(name, why) {name, why},
+#include "shim/cli/arguments/commands.def"
+};
+
 static const struct ms_cli_row words[] = {
 #define MS_CARD(id, name, ...) {MS_CLI_DRY_RUN, MS_CLI_DRY_RUN_GPU, id, name},
 #include "report/model/devices.def"
@@ -226,6 +233,16 @@ const char *ms_cli_why_absent(enum ms_cli_command_id command, const char *name)
     for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
         if (absent[i].command == command && strcmp(absent[i].text, name) == 0) {
             return absent[i].meaning;
+        }
+    }
+    return NULL;
+}
+
+const char *ms_cli_why_no_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof(absent_commands) / sizeof(absent_commands[0]); i++) {
+        if (strcmp(absent_commands[i].name, name) == 0) {
+            return absent_commands[i].why;
         }
     }
     return NULL;

@@ -100,4 +100,7 @@ bool ms_cli_nearest_choice(const struct ms_cli_option *option, const char *word,
  * null. */
 const char *ms_cli_why_absent(enum ms_cli_command_id command, const char *name);
 
+/* Why there is no command of that name, likewise. */
+const char *ms_cli_why_no_command(const char *name);
+
 #endif

@@ -4,6 +4,7 @@
 #include "shim/cli/arguments/parse.h"
 #include "allocator/base/nearest.h"
 
+#include <float.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/print.h"
+#include "shim/cli/arguments/values.h"
 #include "shim/tables/options.h"
 
 /* What getopt_long returns for a long option: above every character. */
@@ -80,19 +82,24 @@ static const struct ms_cli_option *row_of(const struct spelled *spelled,
     return NULL;
 }
 
+/* The word that getopt_long has found an option's name or letters in. */
+static const char *word_of(char **argv)
+{
+    return argv[optarg && optarg == argv[optind - 1] ? optind - 2 : optind - 1];
+}
+
+static int say_unknown_letter(enum ms_cli_command_id command, char letter)
+{
+    return ms_cli_wrong(command, "there is no option '-%c'%s", letter,
+                        letter == '=' ? ": a letter's value follows without it" : "");
+}
+
 static int say_unknown(enum ms_cli_command_id command, const char *word)
 {
-    char letter[] = {'-', (char)optopt, '\0'};
     char name[256], question[MS_MEANT_BYTES];
     const char *why;
 
-    if (strncmp(word, "--", 2) != 0) {
-        return ms_cli_wrong(command, "there is no option '%s'", optopt ? letter : word);
-    }
     (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    if (optopt >= HELP) {
-        return ms_cli_wrong(command, "there is no option '%s': it takes no value", word);
-    }
     why = ms_cli_why_absent(command, name);
     if (why) {
         return ms_cli_wrong(command, "there is no option '%s': %s", word, why);
@@ -103,29 +110,61 @@ static int say_unknown(enum ms_cli_command_id command, const char *word)
                         ms_did_you_mean(why ? name : NULL, question));
 }
 
-/* typed: the letter that the user typed, or what getopt_long returns for a name. */
-static int say_unusable(const struct ms_cli_option *option, int typed, const char *value)
+/* getopt_long takes a name's beginning for the name. What is unique today may be another option's
+ * tomorrow, and a script would then say something else. */
+static bool is_shortened(const char *word, const char *name)
+{
+    return strncmp(word, "--", 2) == 0 && strcspn(word + 2, "=") < strlen(name);
+}
+
+/* What the user meant by the value; "" if nothing can be guessed. next: the word behind it. */
+static void guess(const struct ms_cli_option *option, const char *value, const char *next,
+                  char meant[MS_OPTION_MEANT_BYTES])
+{
+    char word[MS_CLI_NAME_BYTES];
+    uint64_t bytes;
+    double number;
+
+    meant[0] = '\0';
+    if (ms_cli_nearest_choice(option, value, word)) {
+        (void)snprintf(meant, MS_OPTION_MEANT_BYTES, "%s", word);
+        return;
+    }
+    if (!option->wants) {
+        return;
+    }
+    (void)snprintf(meant, MS_OPTION_MEANT_BYTES, "%.32s%.8s", value, next ? next : "");
+    if (strncmp(option->wants, "a size", strlen("a size")) != 0 ||
+        !ms_cli_take_number(value, 0, DBL_MAX, &number) || !ms_parse_size(meant, &bytes)) {
+        ms_options_meant(value, option->wants, meant);
+    }
+}
+
+/* typed: the letter that the user typed, or what getopt_long returns for a name. value: null if
+ * nothing follows it. */
+static int say_unusable(const struct ms_cli_option *option, int typed, const char *value,
+                        const char *next)
 {
     const char letter[] = {'-', (char)typed, '\0'};
     const bool is_letter = typed < FIRST_LONG;
-    struct ms_buffer wants = {0};
-    char word[MS_CLI_NAME_BYTES], other[MS_OPTION_MEANT_BYTES] = "";
-    char question[MS_MEANT_BYTES];
-    const char *meant = other;
+    struct ms_buffer what = {0};
+    char meant[MS_OPTION_MEANT_BYTES], question[MS_MEANT_BYTES];
 
-    if (value && ms_cli_nearest_choice(option, value, word)) {
-        meant = word;
-    } else if (value && option->wants) {
-        ms_options_meant(value, option->wants, other);
+    ms_buffer_format(&what, "%s%s", is_letter ? letter : "--", is_letter ? "" : option->name);
+    if (option->variable) {
+        ms_buffer_format(&what, " (%s)", option->variable);
     }
-    ms_cli_add_wants(option, &wants);
-    ms_buffer_append(&wants, "", 1);
-    (void)ms_cli_wrong(option->command, "%s%s%s%s%s is %s, not '%s'%s%s", is_letter ? letter : "--",
-                       is_letter ? "" : option->name, option->variable ? " (" : "",
-                       option->variable ? option->variable : "", option->variable ? ")" : "",
-                       wants.at ? wants.at : "a value", value ? value : "",
-                       value ? "" : ": nothing follows it", ms_did_you_mean(meant, question));
-    ms_buffer_free(&wants);
+    ms_buffer_add(&what, " is ");
+    ms_cli_add_wants(option, &what);
+    if (value) {
+        guess(option, value, next, meant);
+        ms_buffer_format(&what, ", not '%s'%s", value, ms_did_you_mean(meant, question));
+    } else {
+        ms_buffer_add(&what, "; nothing follows it");
+    }
+    ms_buffer_append(&what, "", 1);
+    (void)ms_cli_wrong(option->command, "%s", what.at ? what.at : "");
+    ms_buffer_free(&what);
     return MS_CLI_WRONG_CALL;
 }
 
@@ -140,21 +179,30 @@ static int take_operand(enum ms_cli_command_id command, const struct ms_cli_read
 static int take(const struct spelled *spelled, enum ms_cli_command_id command, int found,
                 char **argv, const struct ms_cli_reader *reader, void *call)
 {
-    const struct ms_cli_option *row;
-
     if (found == OPERAND) {
         return take_operand(command, reader, optarg, call);
     }
-    if (found == 'h' || found == HELP) {
+
+    const int typed = found == '?' || found == ':' ? optopt : found;
+    const struct ms_cli_option *row = row_of(spelled, command, typed);
+    const bool help = typed == 'h' || typed == HELP;
+    const char *word = word_of(argv);
+
+    if (typed > 0 && typed < HELP && !row && !help) {
+        return say_unknown_letter(command, (char)typed);
+    }
+    if ((!row && !help) || (typed >= HELP && is_shortened(word, row ? row->name : "help"))) {
+        return say_unknown(command, word);
+    }
+    if (found == '?') {
+        return ms_cli_wrong(command, "there is no option '%s': it takes no value", word);
+    }
+    if (!row) {
         ms_cli_print_help(command);
         return 0;
     }
-    row = row_of(spelled, command, found == ':' ? optopt : found);
-    if (found == '?' || !row) {
-        return say_unknown(command, argv[optind - 1]);
-    }
-    if (found == ':' || !reader->option(call, row, optarg)) {
-        return say_unusable(row, found == ':' ? optopt : found, optarg);
+    if (found == ':' || (optarg && optarg[0] == '\0') || !reader->option(call, row, optarg)) {
+        return say_unusable(row, typed, optarg, argv[optind]);
     }
     return -1;
 }
