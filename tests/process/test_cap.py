@@ -75,16 +75,24 @@ class Words(ProcessTest):
         plain = run([program("refusal_job")], **small).check().stdout
         self.assertIn("a plane,2", plain)
         self.assertIn("too wide,1", plain)
+        self.same_words("refusal_job", plain, small)
+
+    def same_words(self, job: str, plain: str, small: dict[str, Any]) -> None:
         for pool in ("on", "off"):
             with self.subTest(pool=pool):
                 under = self.run_under_shim(
-                    program("refusal_job"),
+                    program(job),
                     MEMSHIM_LIMIT="256MiB",
                     MEMSHIM_SPILL="off",
                     MEMSHIM_POOL=pool,
                     **small,
                 ).check()
                 self.assertEqual(under.stdout, plain)
+
+    def test_sizes_near_the_ends_of_their_types(self) -> None:
+        small: dict[str, Any] = {"SIMGPU_MEMORY": "512MiB", "SIMGPU_CONTEXT": CONTEXT}
+        plain = run([program("extreme_job")], **small).check().stdout
+        self.same_words("extreme_job", plain, small)
 
 
 class Race(Pressed):
