@@ -212,6 +212,13 @@ static void fill_shared(const struct ms_device *device, struct ms_oom_state *sta
     (void)snprintf(shared->largest.name, sizeof shared->largest.name, "%.15s", most.name);
 }
 
+/* What is set aside for contexts and graphs that the driver makes just now. Nobody else can have
+ * it, as if it were charged to them. */
+static uint64_t set_aside_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
+{
+    return ms_less(atomic_load(&device->budget.earmarked_bytes), stats->earmarked_bytes);
+}
+
 /* refused_bytes: what the ladder refused before PyTorch gave up; 0: nothing. If it refused
  * something, it had already taken what it could out of holes. If a graph may replay into some holes
  * (frozen arenas), the rest of them cannot be had. */
@@ -226,18 +233,20 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
     state->refused_bytes = refused_bytes;
     state->cap_bytes = atomic_load(&device->budget.cap_bytes);
     state->device_total_bytes = device->total_bytes;
-    state->pool_bytes = owned(device, MS_OWNER_POOL);
-    state->application_bytes = owned(device, MS_OWNER_APPLICATION);
-    state->forwarded_bytes = owned(device, MS_OWNER_FORWARDED);
-    state->context_bytes = owned(device, MS_OWNER_CONTEXT);
-    /* The sum, not the budget's total: the report's lines must add up. */
-    state->charged_bytes = state->pool_bytes + state->application_bytes + state->forwarded_bytes +
-                           state->context_bytes;
     struct ms_arenas_stats tensors;
     struct ms_pool_stats stats = {0};
     ms_arenas_stats(device->arenas, &tensors);
     if (device->pool) {
         ms_pool_stats(device->pool, &stats);
+    }
+    state->pool_bytes = owned(device, MS_OWNER_POOL);
+    state->application_bytes = owned(device, MS_OWNER_APPLICATION);
+    state->forwarded_bytes = owned(device, MS_OWNER_FORWARDED);
+    state->context_bytes = owned(device, MS_OWNER_CONTEXT) + set_aside_bytes(device, &stats);
+    /* The sum, not the budget's total: the report's lines must add up. */
+    state->charged_bytes = state->pool_bytes + state->application_bytes + state->forwarded_bytes +
+                           state->context_bytes;
+    if (device->pool) {
         state->live_bytes = stats.live_bytes - stats.arena_bytes + tensors.live_bytes;
         state->reclaimable_bytes = stats.free_bytes - stats.pending_bytes;
         if (!refused || tensors.frozen_arenas == 0) {

@@ -75,6 +75,11 @@ class Order(ProcessTest):
                         name, driver, MEMSHIM_LIMIT="256MiB", SIMGPU_DELAY_US="0-2000"
                     ).check()
 
+    def test_refusals_beside_contexts_that_come_and_go(self) -> None:
+        """Room that is set aside for one in the making is not free."""
+        said = self.case("refused_beside_contexts", MEMSHIM_LIMIT="64MiB", MEMSHIM_LOG="info")
+        self.assertNotIn("not_device", said.check().stderr)
+
     def test_the_current_memory_pool_is_destroyed_meanwhile(self) -> None:
         self.case("going_currents", MEMSHIM_LIMIT="256MiB").check()
 

@@ -22,7 +22,8 @@
 #define LONG_NS     (60ull * 1000000000)
 
 enum { LONG_WORK_MS = 11500, FILLING = 12 }; /* 52 MiB with the first block, in 48 */
-enum { QUERIES_MOST = 16000 };
+enum { QUERIES_MOST = 16000, REQUESTS = 300 };
+#define REQUEST_BYTES ((size_t)40 << 20)
 
 static CUcontext context, other;
 static CUstream stream;
@@ -359,6 +360,43 @@ static void going_contexts(void)
     go(contexts_go);
 }
 
+static void *contexts_come_and_go(void *unused)
+{
+    CUcontext mine;
+    while (!atomic_load(&enough)) {
+        const CUresult result = cuCtxCreate(&mine, NULL, 0, 0);
+        EXPECT(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+        if (result == CUDA_SUCCESS) {
+            MUST(cuCtxDestroy(mine));
+        }
+    }
+    return unused;
+}
+
+/* Whether there is room changes all the time: what is refused is refused for want of it. */
+static void refused_beside_contexts(void)
+{
+    pthread_t threads[GOERS];
+    CUdeviceptr at;
+    int refused = 0;
+    for (int i = 0; i < GOERS; i++) {
+        MUST(pthread_create(&threads[i], NULL, contexts_come_and_go, NULL));
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        const CUresult result = cuMemAlloc(&at, REQUEST_BYTES);
+        EXPECT(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+        refused += result == CUDA_ERROR_OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS) {
+            MUST(cuMemFree(at));
+        }
+    }
+    atomic_store(&enough, true);
+    for (int i = 0; i < GOERS; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    (void)printf("%d refused\n", refused);
+}
+
 static void going_retains(void)
 {
     go(retains_go);
@@ -531,6 +569,7 @@ static void push_is_refused_once(void)
     X(going_streams)                  \
     X(going_contexts)                 \
     X(going_retains)                  \
+    X(refused_beside_contexts)        \
     X(going_currents)                 \
     X(going_routes)                   \
     X(peers_at_once)                  \
