@@ -34,6 +34,59 @@ QUEUE = """
         print("written by the child", bool((tensor.cpu() == 7).all()), flush=True)
 """
 
+# Both send, both receive, and a thread of each holds more than the cap, so that memory moves all
+# the time. Tensors are of 5 MiB and a bit, at other places in each round.
+MOVING = """
+    import threading, torch, torch.multiprocessing as mp
+
+    MIB, HELD, ROUNDS = 1 << 20, 12, 6
+
+    def pattern(seed, count):
+        return ((torch.arange(count, dtype=torch.int32) + seed) % 251).to(torch.uint8)
+
+    class Churn(threading.Thread):
+        def __init__(self):
+            super().__init__()
+            self.stop, self.turns, self.good = threading.Event(), 0, True
+            self.hosts = [pattern(7 * i, 16 * MIB) for i in range(HELD)]
+
+        def run(self):
+            held = [host.cuda() for host in self.hosts]
+            while not self.stop.is_set() or self.turns < HELD:
+                i = 5 * self.turns % HELD
+                self.good &= torch.equal(held[i].cpu(), self.hosts[i])
+                held[i] = None
+                held[i] = self.hosts[i].cuda()
+                self.turns += 1
+
+    def exchange(inbox, outbox, first, other):
+        churn, count, good = Churn(), 5 * MIB + 512, True
+        churn.start()
+        for turn in range(ROUNDS):
+            mine = pattern(first + turn, count).cuda()
+            outbox.put(mine)
+            theirs = inbox.get(timeout=200)
+            good &= torch.equal(theirs.cpu(), pattern(other + turn, count))
+            theirs.copy_(pattern(other + turn + 1, count))
+            torch.cuda.synchronize()
+            del theirs
+            outbox.put("written")
+            assert inbox.get(timeout=200) == "written"
+            good &= torch.equal(mine.cpu(), pattern(first + turn + 1, count))
+        churn.stop.set()
+        churn.join()
+        print(first, "exchanged", good, "held", churn.good, flush=True)
+
+    if __name__ == "__main__":
+        mp.set_start_method("spawn")
+        one, two = mp.Queue(), mp.Queue()
+        process = mp.Process(target=exchange, args=(one, two, 100, 3))
+        process.start()
+        exchange(two, one, 3, 100)
+        process.join()
+        assert process.exitcode == 0
+"""
+
 
 @harness.needs_torch
 class Queue(unittest.TestCase):
@@ -56,6 +109,28 @@ class Queue(unittest.TestCase):
 
     def test_a_page_in_parts_where_nothing_may_spill(self) -> None:
         self.send(expandable=True, MEMSHIM_SPILL="off")
+
+    def move(self, expandable: bool) -> None:
+        job = harness.run_memshim(
+            MOVING,
+            PYTORCH_ALLOC_CONF=f"expandable_segments:{expandable}",
+            MEMSHIM_SPILL="auto",
+            MEMSHIM_LIMIT="224MiB",
+            SIMGPU_CONTEXT=64 << 20,
+        )
+        self.assertEqual(
+            sorted(job.result.check().stdout.splitlines()),
+            ["100 exchanged True held True", "3 exchanged True held True"],
+        )
+        self.assertEqual(len(job.reports), 2)
+        for report in job.reports:
+            self.assertGreater(report["devices"][0]["spill"]["spills"], 0)
+
+    def test_while_memory_moves(self) -> None:
+        self.move(expandable=False)
+
+    def test_while_pages_move(self) -> None:
+        self.move(expandable=True)
 
 
 GRAPHS = """
