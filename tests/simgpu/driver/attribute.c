@@ -137,6 +137,9 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
          * creation fails. */
         *value = sim_settings.vmm && sim_settings.capability_major >= 9;
         return true;
+    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
+        *value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        return true;
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
         *value = sim_settings.dma_buf;
         return true;

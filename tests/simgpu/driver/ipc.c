@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory and events of other processes. See ipc.h. */
+/* Memory, pools and events of other processes. See ipc.h. */
 #include "ipc.h"
 
 #include "context.h"
@@ -7,7 +7,9 @@
 #include "entry.h"
 #include "event.h"
 #include "memory.h"
+#include "pool.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #define PAGE_BYTES   4096ull
 #define MEMORY_MAGIC 0x5349504dull
 #define EVENT_MAGIC  0x53495045ull
+#define POOL_MAGIC   0x5349504cull
 #define EVENT_SLOTS  4096
 
 /* The contents of a handle's 64 opaque bytes. */
@@ -39,6 +42,21 @@ static int open_foreign(const struct handle *handle)
 /* ---- memory -------------------------------------------------------------------------------------
  */
 
+static struct handle handle_of(const struct sim_range *range)
+{
+    return (struct handle){.magic = MEMORY_MAGIC,
+                           .pid = getpid(),
+                           .fd = range->device->backing.fd,
+                           .offset = (uint64_t)(range->address - range->device->arena),
+                           .bytes = range->bytes,
+                           .device = range->device->index};
+}
+
+static uint64_t key_of(const struct handle *handle)
+{
+    return (1ull << 63 | (uint64_t)handle->pid << 40) ^ handle->offset;
+}
+
 /* Only memory of cuMemAlloc has such handles; the driver refuses mapped memory (vllm#42609). */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
@@ -50,12 +68,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     if (!range || range->kind != SIM_RANGE_DEVICE) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct handle handle = {.magic = MEMORY_MAGIC,
-                            .pid = getpid(),
-                            .fd = range->device->backing.fd,
-                            .offset = (uint64_t)(range->address - range->device->arena),
-                            .bytes = range->bytes,
-                            .device = range->device->index};
+    struct handle handle = handle_of(range);
     _Static_assert(sizeof handle <= sizeof pHandle->reserved, "a handle fits");
     memset(pHandle, 0, sizeof *pHandle);
     memcpy(pHandle->reserved, &handle, sizeof handle);
@@ -110,9 +123,8 @@ static CUresult open_memory(CUdeviceptr *result, CUipcMemHandle opaque, unsigned
     if (handle.pid == getpid()) {
         return CUDA_ERROR_INVALID_CONTEXT; /* the process that made it may not open it */
     }
-    uint64_t key = (1ull << 63 | (uint64_t)handle.pid << 40) ^ handle.offset;
-    struct sim_range *range = find_open(context, key);
-    CUresult status = range ? CUDA_SUCCESS : map_foreign(&handle, context, key, &range);
+    struct sim_range *range = find_open(context, key_of(&handle));
+    CUresult status = range ? CUDA_SUCCESS : map_foreign(&handle, context, key_of(&handle), &range);
     if (status == CUDA_SUCCESS) {
         range->imports++;
         *result = (CUdeviceptr)range->address;
@@ -132,8 +144,24 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     return open_memory(pdptr, handle, Flags);
 }
 
+bool sim_ipc_is_of_pool(const struct sim_range *range)
+{
+    return range->kind == SIM_RANGE_IPC && range->pool;
+}
+
+void sim_ipc_close(struct sim_range *range)
+{
+    if (--range->imports == 0) {
+        sim_range_free(range);
+    }
+}
+
 void sim_ipc_unmap(struct sim_range *range)
 {
+    if (range->pool) {
+        range->pool->live_ranges--;
+        sim_pool_release_destroyed(range->pool);
+    }
     munmap((char *)((uintptr_t)range->address & ~(uintptr_t)(PAGE_BYTES - 1)), range->occupied);
 }
 
@@ -143,12 +171,105 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     SIM_CURRENT(context);
     (void)context;
     struct sim_range *range = sim_range_at(dptr);
-    if (!range || range->kind != SIM_RANGE_IPC || (CUdeviceptr)range->address != dptr) {
+    if (!range || range->kind != SIM_RANGE_IPC || range->pool ||
+        (CUdeviceptr)range->address != dptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (--range->imports == 0) {
-        sim_range_free(range);
+    sim_ipc_close(range);
+    return CUDA_SUCCESS;
+}
+
+/* ---- pools --------------------------------------------------------------------------------------
+ */
+
+/* The descriptor is a file that has a handle of the device's memory. */
+CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType handleType,
+                                          unsigned long long flags)
+{
+    SIM_ENTER(cuMemPoolExportToShareableHandle);
+    if (!sim_pool_is(pool) || !handle_out || flags || pool->exporter != 0 ||
+        handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+        !((unsigned)pool->properties.handleTypes & (unsigned)handleType)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
+    struct handle handle = {.magic = POOL_MAGIC, .pid = getpid(), .device = pool->device->index};
+    int fd = memfd_create("simgpu-pool", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, &handle, sizeof handle) != sizeof handle) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *(int *)handle_out = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                            CUmemAllocationHandleType handleType,
+                                            unsigned long long flags)
+{
+    SIM_ENTER(cuMemPoolImportFromShareableHandle);
+    if (!pool_out || flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct handle of = {0};
+    ssize_t got = pread((int)(intptr_t)handle, &of, sizeof of, 0);
+    if (got < 0 && errno == EBADF) {
+        return CUDA_ERROR_UNKNOWN; /* seen: an H200, driver 580 */
+    }
+    struct sim_device *device = of.magic == POOL_MAGIC ? sim_device_of(of.device) : NULL;
+    if (got != sizeof of || !device) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUmemoryPool pool = sim_pool_new(device);
+    if (!pool) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pool->exporter = of.pid;
+    *pool_out = pool;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+{
+    SIM_ENTER(cuMemPoolExportPointer);
+    const struct sim_range *range = sim_range_at(ptr);
+    if (!shareData_out || !range || range->kind != SIM_RANGE_POOL ||
+        range->pool->properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct handle handle = handle_of(range);
+    _Static_assert(sizeof handle <= sizeof shareData_out->reserved, "a handle fits");
+    memset(shareData_out, 0, sizeof *shareData_out);
+    memcpy(shareData_out->reserved, &handle, sizeof handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+                                CUmemPoolPtrExportData *shareData)
+{
+    SIM_ENTER(cuMemPoolImportPointer);
+    struct handle handle = {0};
+    if (!ptr_out || !sim_pool_is(pool) || !shareData) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(&handle, shareData->reserved, sizeof handle);
+    if (handle.magic != MEMORY_MAGIC || handle.pid != pool->exporter) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    SIM_CURRENT(context);
+    struct sim_range *range = find_open(context, key_of(&handle));
+    if (!range) {
+        CUresult status = map_foreign(&handle, context, key_of(&handle), &range);
+        if (status != CUDA_SUCCESS) {
+            return status;
+        }
+        range->pool = pool;
+        pool->live_ranges++;
+    }
+    range->imports++;
+    *ptr_out = (CUdeviceptr)range->address;
     return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory and events of other processes. A handle names the process, one of its open files, and a
- * place in it; the other side opens /proc/PID/fd/N. Both run under the same user, which CUDA
+/* Memory, pools and events of other processes. A handle names the process, one of its open files,
+ * and a place in it; the other side opens /proc/PID/fd/N. Both run under the same user, which CUDA
  * requires, too. */
 #ifndef SIMGPU_IPC_H
 #define SIMGPU_IPC_H
@@ -26,6 +26,11 @@ void sim_ipc_event_reached(struct sim_ipc_event *event, uint64_t version);
 uint64_t sim_ipc_event_latest(const struct sim_ipc_event *event);
 bool sim_ipc_event_reached_version(const struct sim_ipc_event *event, uint64_t version);
 
+/* Whether it is memory of another process's pool (cuMemPoolImportPointer): it is freed, not
+ * closed. */
+bool sim_ipc_is_of_pool(const struct sim_range *range);
+/* Ends one of the times that memory of another process was opened. */
+void sim_ipc_close(struct sim_range *range);
 /* Releases another process's memory; the caller keeps the range itself. */
 void sim_ipc_unmap(struct sim_range *range);
 

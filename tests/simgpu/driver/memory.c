@@ -258,8 +258,13 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
  * cuMemAllocFromPoolAsync" (cuda.h, cuMemFree). */
 static CUresult free_device_range(struct sim_range *range)
 {
-    if (range->freeing || range->of_library || range->kind == SIM_RANGE_IPC) {
+    if (range->freeing || range->of_library ||
+        (range->kind == SIM_RANGE_IPC && !sim_ipc_is_of_pool(range))) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (range->kind == SIM_RANGE_IPC) {
+        sim_ipc_close(range);
+        return CUDA_SUCCESS;
     }
     if (range->graph_references) {
         range->graph_live = false;

@@ -53,6 +53,11 @@ CUmemoryPool sim_pool_new(struct sim_device *device)
     return pool;
 }
 
+bool sim_pool_is(CUmemoryPool pool)
+{
+    return sim_object_is(&sim_pools, pool) && !pool->is_graph;
+}
+
 CUmemoryPool sim_pool_default(struct sim_device *device)
 {
     if (!device->default_pool) {

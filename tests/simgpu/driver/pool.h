@@ -27,7 +27,8 @@ struct CUmemPoolHandle_st {
     struct sim_device *device;       /* NULL: a pool of host memory */
     CUmemPoolProps properties;
     bool destroyed, is_default, is_graph;
-    struct sim_extents free;                         /* by address; complete frees only */
+    int exporter;            /* process id of the process whose pool it stands for; 0: its own */
+    struct sim_extents free; /* by address; complete frees only */
     struct sim_tree superblocks;                     /* key: address */
     struct sim_pending_free *pending, *last_pending; /* freed, but their stream has not reached the
                                                         free */
@@ -56,6 +57,9 @@ CUresult sim_pool_alloc(CUmemoryPool pool, uint64_t bytes, CUstream stream,
 
 /* The memory is free again once `stream` gets there. Not for capturing streams. */
 CUresult sim_pool_free_in_order(struct sim_range *range, CUstream stream);
+
+/* Whether the handle is a pool that the application may name. */
+bool sim_pool_is(CUmemoryPool pool);
 
 /* A new pool of a device, or of the host (NULL); NULL: out of host memory. */
 CUmemoryPool sim_pool_new(struct sim_device *device);

@@ -4,6 +4,7 @@
 #include "context.h"
 #include "device.h"
 #include "entry.h"
+#include "ipc.h"
 #include "pool.h"
 #include "stream.h"
 
@@ -16,17 +17,14 @@ static CUmemoryPool current_pool(struct sim_device *device)
     return device->current_pool ? device->current_pool : sim_pool_default(device);
 }
 
-static bool is_pool(CUmemoryPool pool)
-{
-    return sim_object_is(&sim_pools, pool) && !pool->is_graph;
-}
-
 /* ---- allocation ------------------------------------------------------------------------------ */
 
 static CUresult alloc(CUdeviceptr *result, size_t bytes, CUmemoryPool pool, CUstream handle)
 {
     SIM_STREAM(handle, stream);
-    if (!result || bytes == 0) {
+    /* "Imported memory pools do not support creating new allocations" (cuda.h,
+     * cuMemPoolImportFromShareableHandle). */
+    if (!result || bytes == 0 || (pool && pool->exporter != 0)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (stream->capture) {
@@ -64,15 +62,15 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
                                  CUstream hStream)
 {
     SIM_ENTER(cuMemAllocFromPoolAsync);
-    return is_pool(pool) ? alloc(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
+    return sim_pool_is(pool) ? alloc(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
                                       CUstream hStream)
 {
     SIM_ENTER(cuMemAllocFromPoolAsync_ptsz);
-    return is_pool(pool) ? alloc(dptr, bytesize, pool, sim_per_thread(hStream))
-                         : CUDA_ERROR_INVALID_VALUE;
+    return sim_pool_is(pool) ? alloc(dptr, bytesize, pool, sim_per_thread(hStream))
+                             : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Memory of cuMemAlloc may be freed in stream order, too; it is freed when the stream gets
@@ -93,7 +91,8 @@ static CUresult free_async(CUdeviceptr address, CUstream handle)
     }
     struct sim_range *range = sim_range_at(address);
     if (!range || (CUdeviceptr)range->address != address || range->freeing || range->of_library ||
-        (range->kind != SIM_RANGE_POOL && range->kind != SIM_RANGE_DEVICE)) {
+        (range->kind != SIM_RANGE_POOL && range->kind != SIM_RANGE_DEVICE &&
+         !sim_ipc_is_of_pool(range))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (stream->capture) {
@@ -102,6 +101,11 @@ static CUresult free_async(CUdeviceptr address, CUstream handle)
     CUresult status = sim_capture_forbids_legacy(stream);
     if (status != CUDA_SUCCESS) {
         return status;
+    }
+    if (range->kind == SIM_RANGE_IPC) {
+        sim_wait_position(stream, stream->submitted);
+        sim_ipc_close(range);
+        return CUDA_SUCCESS;
     }
     if (range->graph_references) {
         range->graph_live = false;
@@ -155,7 +159,7 @@ static CUresult set_pool(struct sim_device *device, CUmemoryPool pool)
     if (!device) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (!is_pool(pool) || pool->device != device) {
+    if (!sim_pool_is(pool) || pool->device != device || pool->exporter != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     device->current_pool = pool;
@@ -244,9 +248,6 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES: 0 */
-    }
     struct sim_device *device = NULL;
     if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
         device = sim_device_of(poolProps->location.id);
@@ -256,6 +257,11 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     } else if (poolProps->location.type != CU_MEM_LOCATION_TYPE_HOST &&
                poolProps->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES */
+    if ((unsigned)poolProps->handleTypes &
+        ~(device ? (unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
     CUmemoryPool created = sim_pool_new(device);
     if (!created) {
@@ -271,7 +277,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     SIM_ENTER(cuMemPoolDestroy);
-    if (!is_pool(pool) || pool->is_default) {
+    if (!sim_pool_is(pool) || pool->is_default) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (pool->device && pool->device->current_pool == pool) {
@@ -288,7 +294,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     SIM_ENTER(cuMemPoolTrimTo);
-    if (!is_pool(pool)) {
+    if (!sim_pool_is(pool)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     sim_pool_collect(pool);
@@ -313,7 +319,7 @@ static int *flag_attribute(CUmemoryPool pool, CUmemPool_attribute attribute)
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     SIM_ENTER(cuMemPoolSetAttribute);
-    if (!is_pool(pool) || !value) {
+    if (!sim_pool_is(pool) || !value) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     int *flag = flag_attribute(pool, attr);
@@ -340,7 +346,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     SIM_ENTER(cuMemPoolGetAttribute);
-    if (!is_pool(pool) || !value) {
+    if (!sim_pool_is(pool) || !value) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     const int *flag = flag_attribute(pool, attr);
@@ -375,7 +381,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
     SIM_ENTER(cuMemPoolSetAccess);
-    if (!is_pool(pool) || !count || !map) {
+    if (!sim_pool_is(pool) || !count || !map) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; i++) {
@@ -397,7 +403,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
     SIM_ENTER(cuMemPoolGetAccess);
-    if (!is_pool(memPool) || !flags || !location) {
+    if (!sim_pool_is(memPool) || !flags || !location) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_of(location->id)) {
@@ -408,40 +414,6 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
                  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                  : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
-}
-
-/* No pool of the simulated GPU can be shared: its devices support no handle types for pools. */
-CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
-                                          CUmemAllocationHandleType handleType,
-                                          unsigned long long flags)
-{
-    SIM_ENTER(cuMemPoolExportToShareableHandle);
-    return is_pool(pool) && handle_out && !flags ? CUDA_ERROR_NOT_SUPPORTED
-                                                 : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
-                                            CUmemAllocationHandleType handleType,
-                                            unsigned long long flags)
-{
-    SIM_ENTER(cuMemPoolImportFromShareableHandle);
-    return pool_out && handle && !flags ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
-{
-    SIM_ENTER(cuMemPoolExportPointer);
-    const struct sim_range *range = sim_range_at(ptr);
-    return shareData_out && range && range->kind == SIM_RANGE_POOL ? CUDA_ERROR_NOT_SUPPORTED
-                                                                   : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
-                                CUmemPoolPtrExportData *shareData)
-{
-    SIM_ENTER(cuMemPoolImportPointer);
-    return ptr_out && is_pool(pool) && shareData ? CUDA_ERROR_NOT_SUPPORTED
-                                                 : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- the memory of graphs -------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  * It prints its findings on stdout, and exits with 1 if a driver call fails that should not. */
 #include <cuda.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,6 +100,42 @@ static void open_handles(void)
     MUST(cuIpcCloseMemHandle(block));
     MUST(cuIpcCloseMemHandle(again));
     printf("wrong %d\n", wrong);
+}
+
+/* Gets a pool, as a descriptor of its parent's, and a block of it on stdin; checks and changes the
+ * bytes. */
+static void open_pool(void)
+{
+    struct {
+        CUmemPoolPtrExportData block;
+        int fd;
+    } given;
+    char path[64];
+    CUmemoryPool pool;
+    CUdeviceptr block;
+    unsigned char bytes[4096];
+    begin();
+    if (read_bytes(&given, sizeof given) != sizeof given) {
+        exit(1);
+    }
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), given.fd);
+    int fd = open(path, O_RDONLY);
+    MUST(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd,
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    close(fd);
+    CUresult refused = cuMemAllocFromPoolAsync(&block, sizeof bytes, pool, NULL);
+    MUST(cuMemPoolImportPointer(&block, pool, &given.block));
+    MUST(cuMemcpyDtoH(bytes, block, sizeof bytes));
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        wrong += bytes[i] != 33;
+    }
+    MUST(cuMemsetD8(block, 44, sizeof bytes));
+    MUST(cuMemFreeAsync(block, NULL));
+    MUST(cuCtxSynchronize());
+    MUST(cuMemPoolDestroy(pool));
+    printf("alloc %d wrong %d pools %llu\n", (int)refused, wrong,
+           (unsigned long long)simgpu_live("pool"));
 }
 
 /* A block of 40 GiB, filled and copied: without contents it must cost the host nothing. */
@@ -256,6 +293,8 @@ int main(int count, char **arguments)
         take(strtoull(argument, NULL, 10), strcmp(what, "take-and-die") == 0);
     } else if (strcmp(what, "open") == 0) {
         open_handles();
+    } else if (strcmp(what, "pool") == 0) {
+        open_pool();
     } else if (strcmp(what, "large") == 0) {
         large();
     } else if (strcmp(what, "fork") == 0) {

@@ -201,20 +201,23 @@ Test(pool, a_destroyed_pool_gives_its_memory_back)
     cr_assert_eq(simgpu_used_bytes(0), 64 * MIB);
 }
 
-Test(pool, sharing_is_not_supported)
+Test(pool, only_pools_made_for_it_are_shared)
 {
     begin();
     CUmemoryPool pool;
     CUmemPoolPtrExportData data;
     int fd;
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .handleTypes = CU_MEM_HANDLE_TYPE_FABRIC,
                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     REFUSED(cuMemPoolCreate(&pool, &properties), CUDA_ERROR_NOT_SUPPORTED);
     REFUSED(cuMemPoolExportToShareableHandle(&fd, default_pool(),
                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-            CUDA_ERROR_NOT_SUPPORTED);
-    REFUSED(cuMemPoolExportPointer(&data, alloc(MIB, NULL)), CUDA_ERROR_NOT_SUPPORTED);
+            CUDA_ERROR_INVALID_VALUE);
+    REFUSED(cuMemPoolExportPointer(&data, alloc(MIB, NULL)), CUDA_ERROR_INVALID_VALUE);
+    REFUSED(cuMemPoolImportFromShareableHandle(&pool, (void *)-1,
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+            CUDA_ERROR_UNKNOWN);
 }
 
 Test(pool, access)

@@ -262,3 +262,34 @@ Test(process, memory_and_events_of_another_process)
     cr_assert_eq(finish(probe), 0);
     cr_assert_eq(mismatches(stream, block, 4096, 44), 0);
 }
+
+Test(process, a_pool_of_another_process)
+{
+    begin();
+    struct {
+        CUmemPoolPtrExportData block;
+        int fd;
+    } given = {.fd = -1};
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemoryPool pool;
+    CUdeviceptr block;
+    CUstream stream;
+    char line[100];
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemPoolCreate(&pool, &properties));
+    OK(cuMemAllocFromPoolAsync(&block, 4096, pool, stream));
+    fill(stream, block, 4096, 33);
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemPoolExportToShareableHandle(&given.fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                        0));
+    OK(cuMemPoolExportPointer(&given.block, block));
+    struct probe probe = start(NULL, "pool", NULL);
+    fwrite(&given, 1, sizeof given, probe.to);
+    fflush(probe.to);
+    cr_assert_not_null(fgets(line, sizeof line, probe.from));
+    cr_assert_str_eq(line, "alloc 1 wrong 0 pools 0\n");
+    cr_assert_eq(finish(probe), 0);
+    cr_assert_eq(mismatches(stream, block, 4096, 44), 0);
+}
