@@ -6,13 +6,19 @@
 
 #define CAP_BYTES (64 * MIB)
 
-static struct rig *spilling_rig(void)
+static struct rig *spilling_rig_that_waits(uint64_t wait_ns)
 {
     return rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
                                            .total_bytes = 4 * CAP_BYTES,
                                            .cap_bytes = CAP_BYTES,
                                            .host_limit_bytes = 2 * CAP_BYTES,
-                                           .spill_limit_bytes = 2 * CAP_BYTES});
+                                           .spill_limit_bytes = 2 * CAP_BYTES,
+                                           .wait_ns = wait_ns});
+}
+
+static struct rig *spilling_rig(void)
+{
+    return spilling_rig_that_waits(RIG_WAIT_NS);
 }
 
 static struct ms_spill_stats spill_stats(struct rig *rig)
@@ -508,10 +514,10 @@ Test(spill, blocks_that_share_a_chunk)
 }
 
 /* Free memory beside a cold block, with work of its last owner under way: while the device does not
- * stand still it stays where it waits. */
+ * stand still it stays where it waits. A standstill is tried after a wait that was shorter. */
 Test(spill, free_memory_keeps_its_order)
 {
-    struct rig *rig = spilling_rig();
+    struct rig *rig = spilling_rig_that_waits(MS_HALT_LEAST_NS / 2);
     cr_assert_eq(ms_dry_stream_create(rig->dry, 1), MS_OK);
     struct ms_block_info cold = rig_write_new(rig, 1 * MIB);
     struct ms_block_info freed = rig_alloc(rig, 1 * MIB, 1);
