@@ -101,8 +101,8 @@ enum {
 /* All three parameters are offered: a value that is no address belongs to no pool. */
 #define FIRST_THREE(first, second, third, ...) \
     (const uint64_t[]){(uint64_t)(first), (uint64_t)(second), (uint64_t)(third)}, 3
-#define TRAMPOLINE_TOUCHES(symbol, base, params, args)                    \
-    PASSING(symbol, params, args, DETOUR(symbol, args, FIRST_THREE args); \
+#define TRAMPOLINE_TOUCHES(symbol, base, params, args)                              \
+    PASSING(symbol, params, args, DETOUR(symbol, args, FIRST_THREE args, &hStream); \
             ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0)
 #define TOUCH(...) ms_heat_touch_each(__VA_ARGS__)
 
@@ -112,10 +112,10 @@ enum {
 #include "shim/tables/hooks.def"
 };
 
-#define TRAMPOLINE_COMPLETES(symbol, base, params, args)              \
-    PASSING(                                                          \
-        symbol, params, args, DETOUR(symbol, args, FIRST_THREE args); \
-        (ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0,         \
+#define TRAMPOLINE_COMPLETES(symbol, base, params, args)                    \
+    PASSING(                                                                \
+        symbol, params, args, DETOUR(symbol, args, FIRST_THREE args, NULL); \
+        (ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0,               \
          ms_sync_memops_are_on() ? result = COMPLETE(result, symbol, FIRST_THREE args) : result))
 #define COMPLETE(result, symbol, ...) \
     ms_sync_memops_complete(result, (int)FLAVOUR_##symbol == (int)MS_HOOK_PER_THREAD, __VA_ARGS__)

@@ -62,17 +62,18 @@ static CUresult done(CUresult result, CUdeviceptr_v2 dst, CUdeviceptr_v2 src, bo
 /* Calls the driver. If it refused memory of another device than the current one, calls it again by
  * a detour. The detour may wait for a thread that halts the devices, so it runs outside the
  * gate. */
-#define REACHING(dst, src, call)                                                       \
-    __extension__({                                                                    \
-        CUresult reached_ = (call);                                                    \
-        MS_BY_DETOUR(reached_, again_outside_the_gate(&detour, (dst), (src)), (call)); \
-        reached_;                                                                      \
+#define REACHING(dst, src, stream, call)                                                         \
+    __extension__({                                                                              \
+        CUresult reached_ = (call);                                                              \
+        MS_BY_DETOUR(reached_, again_outside_the_gate(&detour, (dst), (src), (stream)), (call)); \
+        reached_;                                                                                \
     })
 
-static bool again_outside_the_gate(struct ms_detour *detour, CUdeviceptr_v2 dst, CUdeviceptr_v2 src)
+static bool again_outside_the_gate(struct ms_detour *detour, CUdeviceptr_v2 dst, CUdeviceptr_v2 src,
+                                   CUstream *stream)
 {
     ms_gate_leave();
-    const bool again = ms_detour_again(detour, (const uint64_t[]){dst, src}, 2);
+    const bool again = ms_detour_again(detour, (const uint64_t[]){dst, src}, 2, stream);
     ms_gate_enter();
     return again;
 }
@@ -172,7 +173,7 @@ CUresult ms_serve_cuMemcpy(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCo
     struct route route;
     return done(must_route(dst, src, &route)
                     ? peer(dst, src, ByteCount, &route, false)
-                    : REACHING(dst, src, MS_REAL(cuMemcpy)(dst, src, ByteCount)),
+                    : REACHING(dst, src, NULL, MS_REAL(cuMemcpy)(dst, src, ByteCount)),
                 dst, src, false);
 }
 
@@ -181,7 +182,7 @@ CUresult ms_serve_cuMemcpy_ptds(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t B
     struct route route;
     return done(must_route(dst, src, &route)
                     ? peer(dst, src, ByteCount, &route, true)
-                    : REACHING(dst, src, MS_REAL(cuMemcpy_ptds)(dst, src, ByteCount)),
+                    : REACHING(dst, src, NULL, MS_REAL(cuMemcpy_ptds)(dst, src, ByteCount)),
                 dst, src, true);
 }
 
@@ -191,7 +192,7 @@ CUresult ms_serve_cuMemcpyAsync(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t B
     struct route route;
     return must_route(dst, src, &route)
                ? peer_async(dst, src, ByteCount, &route, hStream, false)
-               : REACHING(dst, src, MS_REAL(cuMemcpyAsync)(dst, src, ByteCount, hStream));
+               : REACHING(dst, src, &hStream, MS_REAL(cuMemcpyAsync)(dst, src, ByteCount, hStream));
 }
 
 CUresult ms_serve_cuMemcpyAsync_ptsz(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount,
@@ -200,7 +201,8 @@ CUresult ms_serve_cuMemcpyAsync_ptsz(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, siz
     struct route route;
     return must_route(dst, src, &route)
                ? peer_async(dst, src, ByteCount, &route, hStream, true)
-               : REACHING(dst, src, MS_REAL(cuMemcpyAsync_ptsz)(dst, src, ByteCount, hStream));
+               : REACHING(dst, src, &hStream,
+                          MS_REAL(cuMemcpyAsync_ptsz)(dst, src, ByteCount, hStream));
 }
 
 CUresult ms_serve_cuMemcpyDtoD_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
@@ -209,7 +211,7 @@ CUresult ms_serve_cuMemcpyDtoD_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDe
     struct route route;
     return done(must_route(dstDevice, srcDevice, &route)
                     ? peer(dstDevice, srcDevice, ByteCount, &route, false)
-                    : REACHING(dstDevice, srcDevice,
+                    : REACHING(dstDevice, srcDevice, NULL,
                                MS_REAL(cuMemcpyDtoD_v2)(dstDevice, srcDevice, ByteCount)),
                 dstDevice, srcDevice, false);
 }
@@ -220,7 +222,7 @@ CUresult ms_serve_cuMemcpyDtoD_v2_ptds(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 
     struct route route;
     return done(must_route(dstDevice, srcDevice, &route)
                     ? peer(dstDevice, srcDevice, ByteCount, &route, true)
-                    : REACHING(dstDevice, srcDevice,
+                    : REACHING(dstDevice, srcDevice, NULL,
                                MS_REAL(cuMemcpyDtoD_v2_ptds)(dstDevice, srcDevice, ByteCount)),
                 dstDevice, srcDevice, true);
 }
@@ -231,7 +233,7 @@ CUresult ms_serve_cuMemcpyDtoDAsync_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 
     struct route route;
     return must_route(dstDevice, srcDevice, &route)
                ? peer_async(dstDevice, srcDevice, ByteCount, &route, hStream, false)
-               : REACHING(dstDevice, srcDevice,
+               : REACHING(dstDevice, srcDevice, &hStream,
                           MS_REAL(cuMemcpyDtoDAsync_v2)(dstDevice, srcDevice, ByteCount, hStream));
 }
 
@@ -242,7 +244,7 @@ CUresult ms_serve_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr_v2 dstDevice, CUdevicept
     return must_route(dstDevice, srcDevice, &route)
                ? peer_async(dstDevice, srcDevice, ByteCount, &route, hStream, true)
                : REACHING(
-                     dstDevice, srcDevice,
+                     dstDevice, srcDevice, &hStream,
                      MS_REAL(cuMemcpyDtoDAsync_v2_ptsz)(dstDevice, srcDevice, ByteCount, hStream));
 }
 
@@ -252,7 +254,7 @@ CUresult ms_serve_cuMemcpyWithAttributesAsync(CUdeviceptr_v2 dst, CUdeviceptr_v2
     struct route route;
     return must_route(dst, src, &route)
                ? peer_async(dst, src, size, &route, hStream, false)
-               : REACHING(dst, src,
+               : REACHING(dst, src, &hStream,
                           MS_REAL(cuMemcpyWithAttributesAsync)(dst, src, size, attr, hStream));
 }
 
@@ -263,7 +265,7 @@ CUresult ms_serve_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr_v2 dst, CUdevicep
     struct route route;
     return must_route(dst, src, &route)
                ? peer_async(dst, src, size, &route, hStream, true)
-               : REACHING(dst, src,
+               : REACHING(dst, src, &hStream,
                           MS_REAL(cuMemcpyWithAttributesAsync_ptsz)(dst, src, size, attr, hStream));
 }
 
@@ -381,10 +383,11 @@ CUresult ms_serve_cuMemcpy2D_v2(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_rows(box_of_rows(pCopy, &box, &route)
-                         ? peer_box(&box, &route, false)
-                         : REACHING(row_dst(pCopy), row_src(pCopy), MS_REAL(cuMemcpy2D_v2)(pCopy)),
-                     pCopy, false);
+    return done_rows(
+        box_of_rows(pCopy, &box, &route)
+            ? peer_box(&box, &route, false)
+            : REACHING(row_dst(pCopy), row_src(pCopy), NULL, MS_REAL(cuMemcpy2D_v2)(pCopy)),
+        pCopy, false);
 }
 
 CUresult ms_serve_cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
@@ -394,7 +397,7 @@ CUresult ms_serve_cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
     return done_rows(
         box_of_rows(pCopy, &box, &route)
             ? peer_box(&box, &route, true)
-            : REACHING(row_dst(pCopy), row_src(pCopy), MS_REAL(cuMemcpy2D_v2_ptds)(pCopy)),
+            : REACHING(row_dst(pCopy), row_src(pCopy), NULL, MS_REAL(cuMemcpy2D_v2_ptds)(pCopy)),
         pCopy, true);
 }
 
@@ -402,22 +405,22 @@ CUresult ms_serve_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_rows(
-        box_of_rows(pCopy, &box, &route)
-            ? peer_box(&box, &route, false)
-            : REACHING(row_dst(pCopy), row_src(pCopy), MS_REAL(cuMemcpy2DUnaligned_v2)(pCopy)),
-        pCopy, false);
+    return done_rows(box_of_rows(pCopy, &box, &route)
+                         ? peer_box(&box, &route, false)
+                         : REACHING(row_dst(pCopy), row_src(pCopy), NULL,
+                                    MS_REAL(cuMemcpy2DUnaligned_v2)(pCopy)),
+                     pCopy, false);
 }
 
 CUresult ms_serve_cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_rows(
-        box_of_rows(pCopy, &box, &route)
-            ? peer_box(&box, &route, true)
-            : REACHING(row_dst(pCopy), row_src(pCopy), MS_REAL(cuMemcpy2DUnaligned_v2_ptds)(pCopy)),
-        pCopy, true);
+    return done_rows(box_of_rows(pCopy, &box, &route)
+                         ? peer_box(&box, &route, true)
+                         : REACHING(row_dst(pCopy), row_src(pCopy), NULL,
+                                    MS_REAL(cuMemcpy2DUnaligned_v2_ptds)(pCopy)),
+                     pCopy, true);
 }
 
 CUresult ms_serve_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D_v2 *pCopy, CUstream hStream)
@@ -425,7 +428,7 @@ CUresult ms_serve_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D_v2 *pCopy, CUstream hSt
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
     return box_of_rows(pCopy, &box, &route) ? peer_box_async(&box, &route, hStream, false)
-                                            : REACHING(row_dst(pCopy), row_src(pCopy),
+                                            : REACHING(row_dst(pCopy), row_src(pCopy), &hStream,
                                                        MS_REAL(cuMemcpy2DAsync_v2)(pCopy, hStream));
 }
 
@@ -435,7 +438,7 @@ CUresult ms_serve_cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D_v2 *pCopy, CUstrea
     struct route route;
     return box_of_rows(pCopy, &box, &route)
                ? peer_box_async(&box, &route, hStream, true)
-               : REACHING(row_dst(pCopy), row_src(pCopy),
+               : REACHING(row_dst(pCopy), row_src(pCopy), &hStream,
                           MS_REAL(cuMemcpy2DAsync_v2_ptsz)(pCopy, hStream));
 }
 
@@ -443,9 +446,9 @@ CUresult ms_serve_cuMemcpy3D_v2(const CUDA_MEMCPY3D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_box(box_of_box(pCopy, &box, &route)
-                        ? peer_box(&box, &route, false)
-                        : REACHING(box_dst(pCopy), box_src(pCopy), MS_REAL(cuMemcpy3D_v2)(pCopy)),
+    return done_box(box_of_box(pCopy, &box, &route) ? peer_box(&box, &route, false)
+                                                    : REACHING(box_dst(pCopy), box_src(pCopy), NULL,
+                                                               MS_REAL(cuMemcpy3D_v2)(pCopy)),
                     pCopy, false);
 }
 
@@ -454,7 +457,7 @@ CUresult ms_serve_cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D_v2 *pCopy)
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
     return done_box(box_of_box(pCopy, &box, &route) ? peer_box(&box, &route, true)
-                                                    : REACHING(box_dst(pCopy), box_src(pCopy),
+                                                    : REACHING(box_dst(pCopy), box_src(pCopy), NULL,
                                                                MS_REAL(cuMemcpy3D_v2_ptds)(pCopy)),
                     pCopy, true);
 }
@@ -464,7 +467,7 @@ CUresult ms_serve_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D_v2 *pCopy, CUstream hSt
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
     return box_of_box(pCopy, &box, &route) ? peer_box_async(&box, &route, hStream, false)
-                                           : REACHING(box_dst(pCopy), box_src(pCopy),
+                                           : REACHING(box_dst(pCopy), box_src(pCopy), &hStream,
                                                       MS_REAL(cuMemcpy3DAsync_v2)(pCopy, hStream));
 }
 
@@ -474,7 +477,7 @@ CUresult ms_serve_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D_v2 *pCopy, CUstrea
     struct route route;
     return box_of_box(pCopy, &box, &route)
                ? peer_box_async(&box, &route, hStream, true)
-               : REACHING(box_dst(pCopy), box_src(pCopy),
+               : REACHING(box_dst(pCopy), box_src(pCopy), &hStream,
                           MS_REAL(cuMemcpy3DAsync_v2_ptsz)(pCopy, hStream));
 }
 

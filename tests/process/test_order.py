@@ -30,6 +30,12 @@ class Order(ProcessTest):
                 with self.subTest(name, driver=driver):
                     self.case(name, driver, SIMGPU_DEVICES=2).check()
 
+    def test_a_stream_of_a_device_without_peer_access(self) -> None:
+        for name in ("stream_set_halts", "stream_set_reuse"):
+            for driver in DRIVERS:
+                with self.subTest(name, driver=driver):
+                    self.case(name, driver, SIMGPU_DEVICES=2, SIMGPU_PEERS=0).check()
+
     def test_work_of_a_destroyed_stream(self) -> None:
         for name in ("destroyed_halts", "destroyed_reuse"):
             for driver in DRIVERS:

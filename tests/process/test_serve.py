@@ -125,6 +125,11 @@ class Identity(Scenario):
                 with self.subTest(scenario, pool=pool):
                     self.hold(scenario, SIMGPU_DEVICES=2, MEMSHIM_POOL=pool)
 
+    def test_a_stream_of_a_device_without_peer_access(self) -> None:
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                self.hold("peers_stream", SIMGPU_DEVICES=2, SIMGPU_PEERS=0, MEMSHIM_POOL=pool)
+
     def test_gpudirect_flag(self) -> None:
         # The first call of each is of the test whether chunks can have the flag.
         for fail in ("", "cuMemCreate@1=2", "cuMemMap@1=2", "cuMemSetAccess@1=2"):

@@ -98,6 +98,38 @@ static void peer_copy_reuse(void)
     MUST(pthread_join(thread, NULL));
 }
 
+/* The stream is of that device, the memory of this one; what follows on the stream finds it set. */
+static pthread_t set_on_other(unsigned char **later)
+{
+    pthread_t thread;
+    begin_other();
+    MUST(cuMemAllocHost((void **)later, 1));
+    thread = hold(stream);
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemsetD8Async(block, 2, BLOCK_BYTES, stream));
+    MUST(cuMemcpyDtoHAsync(*later, block + BLOCK_BYTES - 1, 1, stream));
+    EXPECT(!atomic_load(&released));
+    return thread;
+}
+
+static void stream_set_halts(void)
+{
+    unsigned char *later;
+    pthread_t thread = set_on_other(&later);
+    halt_waits();
+    MUST(cuStreamSynchronize(stream));
+    EXPECT(*later == 2);
+    MUST(pthread_join(thread, NULL));
+}
+
+static void stream_set_reuse(void)
+{
+    unsigned char *later;
+    pthread_t thread = set_on_other(&later);
+    reuse_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
 /* ---- work of a stream that was destroyed */
 
 static pthread_t leave_work(void)
@@ -555,6 +587,8 @@ static void push_is_refused_once(void)
 #define CASES(X)                      \
     X(peer_copy_halts)                \
     X(peer_copy_reuse)                \
+    X(stream_set_halts)               \
+    X(stream_set_reuse)               \
     X(destroyed_halts)                \
     X(destroyed_reuse)                \
     X(capturing_destroyed_halts)      \

@@ -61,11 +61,13 @@ static void serve(const char *symbol)
 #include "shim/tables/hooks.def"
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t count)
+bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t count,
+                     CUstream *stream)
 {
     (void)detour;
     (void)values;
     (void)count;
+    (void)stream;
     return false;
 }
 
