@@ -16,6 +16,7 @@
 #include "shim/group/request.h"
 #include "shim/process/fork.h"
 #include "shim/process/log.h"
+#include "shim/process/session.h"
 #include "shim/tables/identity.h"
 
 /* What a member borrows at once. If it borrows more, it looks into the group's memory less often,
@@ -149,7 +150,7 @@ static void watch_forks(void)
 
 static void say_joined(const struct ms_device *device, const char *name, uint64_t own_cap_bytes)
 {
-    char cap[24], own[24];
+    char cap[24], own[24], text[256];
     uint32_t others = 0;
     const uint64_t held = ms_group_others_bytes(device->group, &others);
     const uint64_t group_cap = ms_group_cap_bytes(device->group);
@@ -160,10 +161,12 @@ static void say_joined(const struct ms_device *device, const char *name, uint64_
                device->ordinal, name, ms_bytes_text(group_cap, cap, sizeof cap),
                ms_bytes_text(own_cap_bytes, own, sizeof own));
     }
-    ms_log(MS_LOG_INFO,
-           "device %d: its cap of %s is that of %s, of which %u other processes have %s",
-           device->ordinal, ms_bytes_text(group_cap, cap, sizeof cap), name, others,
-           ms_bytes_text(held, own, sizeof own));
+    (void)snprintf(text, sizeof text,
+                   "device %d: its cap of %s is that of %s, of which %u other processes have %s",
+                   device->ordinal, ms_bytes_text(group_cap, cap, sizeof cap), name, others,
+                   ms_bytes_text(held, own, sizeof own));
+    ms_session_note(text);
+    ms_log(MS_LOG_INFO, "%s", text);
 }
 
 bool ms_device_group_wanted(void)

@@ -138,6 +138,13 @@ class Cap(Group):
             for folder in process_folders(self.output)
             if (folder / "report.json").exists()
         ]
+        self.assertTrue(
+            any(
+                f"its cap of {CAP}.0 MiB is that of run-{self.name}, of which" in note
+                for note in report["notes"]
+            ),
+            report["notes"],
+        )
         event = report["oom_events"][0]
         shared = event["shared_cap"]
         self.assertEqual((shared["bytes"], shared["others"]), (CAP * MIB, 1))
