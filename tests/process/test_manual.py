@@ -101,6 +101,10 @@ class Completions(ProcessTest):
             (("run", "--limit", "2GiB", "--", "mkfif"), ["mkfifo"]),
             (("run", "--limit", "=", "2GiB", "mkfif"), ["mkfifo"]),
             (("run", "--", "mkfifo", "a-t"), ["a-trace.mshm"]),
+            (("dry-run", "--gpu", "h200", "--", "mkfif"), ["mkfifo"]),
+            (("dry-run", "--find-batch", "--gpu", "=", "h200", "mkfif"), ["mkfifo"]),
+            (("dry-run", "--json", "mkfifo", "a-t"), ["a-trace.mshm"]),
+            (("dry-run", "--json", "--only"), ["--only"]),
             (("dry-run", "--gpu", "rtx"), ["rtx3090", "rtx4090", "rtx5090"]),
             (("dry-run", "--gpu", "=", "a-t"), ["a-trace.mshm"]),
             (("dry-run", "--offline-weights", "a-"), ["a-folder"]),
@@ -128,6 +132,13 @@ class Completions(ProcessTest):
 
     def test_syntax_of_fish(self) -> None:
         run([tool(self, "fish"), "-n", FISH]).check()
+
+    def test_commands_of_zsh_and_fish(self) -> None:
+        """What begins a command completes its name and its arguments, as that command does."""
+        self.assertEqual(ZSH.read_text().count("1:command: _command_names -e"), 2)
+        for command in ("run", "dry-run"):
+            line = f"from {command}' -x -a '(__fish_complete_subcommand --fcs-skip=2)'"
+            self.assertIn(line, FISH.read_text())
 
     def test_what_fish_offers_for_a_value(self) -> None:
         """Not with the option's description beside each of them."""

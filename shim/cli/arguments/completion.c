@@ -59,6 +59,12 @@ static bool has_words(size_t command)
     return command == MS_CLI_HELP || command == MS_CLI_MAN || command == MS_CLI_COMPLETION;
 }
 
+/* Whether its operands are another command's line. */
+static bool begins_command(size_t command)
+{
+    return command == MS_CLI_RUN || command == MS_CLI_DRY_RUN;
+}
+
 static void print_words(size_t command)
 {
     if (command == MS_CLI_COMPLETION) {
@@ -97,16 +103,17 @@ static const char bash_head[] =
     "        prev=${COMP_WORDS[COMP_CWORD-2]}\n"
     "    fi\n";
 
-/* Every option of memshim run takes a value. */
-static const char bash_run[] =
-    "    if [[ $command == run ]]; then\n"
+/* $alone: the options that take no value. */
+static const char bash_command[] =
+    "    if [[ $begins ]]; then\n"
     "        at=2\n"
     "        while ((at < COMP_CWORD)) && [[ ${COMP_WORDS[at]} == -* ]]; do\n"
     "            if [[ ${COMP_WORDS[at]} == -- ]]; then\n"
     "                ((at += 1))\n"
     "                break\n"
     "            fi\n"
-    "            if [[ ${COMP_WORDS[at+1]} == = ]]; then ((at += 3)); else ((at += 2)); fi\n"
+    "            if [[ \" $alone \" == *\" ${COMP_WORDS[at]} \"* ]]; then ((at += 1))\n"
+    "            elif [[ ${COMP_WORDS[at+1]} == = ]]; then ((at += 3)); else ((at += 2)); fi\n"
     "        done\n"
     "        if ((at < COMP_CWORD)) ||\n"
     "            { ((at == COMP_CWORD)) && [[ $cur != -* || ${COMP_WORDS[at-1]} == -- ]]; }; then\n"
@@ -165,6 +172,27 @@ static void print_bash_value(const struct ms_cli_option *option)
     (void)fputs("        return\n        ;;\n", stdout);
 }
 
+static void print_bash_commands(void)
+{
+    const struct ms_cli_option_rows table = ms_cli_options_table();
+
+    (void)fputs("    local begins= alone=\n    case $command in\n", stdout);
+    for (size_t command = 0; command < MS_CLI_COMMANDS; command++) {
+        if (!begins_command(command)) {
+            continue;
+        }
+        (void)printf("    %s)\n        begins=yes alone='-h --help", ms_cli_commands[command].name);
+        for (size_t i = 0; i < table.count; i++) {
+            if (table.at[i].command == command && !table.at[i].value) {
+                (void)printf(" --%s", table.at[i].name);
+            }
+        }
+        (void)fputs("'\n        ;;\n", stdout);
+    }
+    (void)fputs("    esac\n", stdout);
+    (void)fputs(bash_command, stdout);
+}
+
 static void print_bash(void)
 {
     const struct ms_cli_option_rows table = ms_cli_options_table();
@@ -175,7 +203,7 @@ static void print_bash(void)
                 stdout);
     print_command_names();
     (void)fputs(" --help --version' -- \"$cur\")\n        return\n    fi\n", stdout);
-    (void)fputs(bash_run, stdout);
+    print_bash_commands();
     (void)fputs("    case \"$command $prev\" in\n", stdout);
     for (size_t i = 0; i < table.count; i++) {
         if (table.at[i].value) {
@@ -266,7 +294,7 @@ static void print_zsh_command(size_t command)
         }
     }
     (void)fputs("        '(-h --help)'{-h,--help}'[what the command does]'", stdout);
-    if (command == MS_CLI_RUN) {
+    if (begins_command(command)) {
         (void)fputs(" \\\n        '(-)1:command: _command_names -e' '*::arguments: _normal'",
                     stdout);
     } else if (has_words(command)) {
@@ -366,7 +394,7 @@ static void print_fish(void)
             continue;
         }
         (void)printf("complete -c memshim -n '__fish_seen_subcommand_from %s'", row->name);
-        if (i == MS_CLI_RUN) {
+        if (begins_command(i)) {
             (void)fputs(" -x -a '(__fish_complete_subcommand --fcs-skip=2)'\n", stdout);
         } else if (has_words(i)) {
             (void)fputs(" -a '", stdout);
