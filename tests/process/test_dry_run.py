@@ -627,6 +627,43 @@ time.sleep(600)
         text = self.dry_run(*limit, "--", sys.executable, "-c", both).stdout
         self.assertIn("it took more than 300.0 MiB of this machine's memory", text)
 
+    def test_what_it_writes_counts(self) -> None:
+        """Its files are in memory, and count with what it holds; who fills the layer is told so."""
+        writer = f"""
+{PROGRAM}
+import sys, time
+with open("checkpoint.pt", "wb") as file:
+    for _ in range({{count}}):
+        file.write(bytes({8 * MIB}))
+        file.flush()
+        time.sleep({{pause}})
+time.sleep(2)
+"""
+        few = ["--", sys.executable, "-c", writer.format(count=25, pause=0)]
+        result, answer = self.answer(*few)
+        self.assertEqual(answer["end"], "ended", result.describe())
+        self.assertGreaterEqual(answer["host_written_bytes"], 200 * MIB)
+        self.assertLess(answer["host_written_bytes"], 210 * MIB)
+        self.assertGreater(answer["host_all_bytes"], answer["host_written_bytes"])
+        self.assertIn("200.0 MiB of it in files that it wrote", self.dry_run(*few).stdout)
+        real = self.answer("--allow-writes", *self.program())[1]
+        self.assertIsNone(real["host_written_bytes"])
+        # Slowly, so that it is seen before the layer is full; and at once.
+        for pause, ends, said in (
+            (0.1, ["host memory"], "in files that it wrote, and may hold 300.0 MiB: it is ended"),
+            (0, ["host memory", "failed"], "No space left on device"),
+        ):
+            with self.subTest(said):
+                command = ["--", sys.executable, "-c", writer.format(count=100, pause=pause)]
+                result, answer = self.answer("--host-memory", "300MiB", *command)
+                self.assertEqual(result.status, 1, result.describe())
+                self.assertIn(answer["end"], ends)
+                self.assertIn(said, result.stderr)
+                self.assertLessEqual(answer["host_written_bytes"], 300 * MIB)
+        text = self.dry_run("--host-memory", "300MiB", *command).stdout
+        self.assertIn("What it wrote filled its private layer, 300.0 MiB of memory", text)
+        self.assertFalse((self.folder / "checkpoint.pt").exists())
+
     def test_host_memory_of_who_does_not_end(self) -> None:
         """Who is told to end and takes more instead is killed before it has taken much more. In the
         time that others get, it would take five times as much."""

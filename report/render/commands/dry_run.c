@@ -135,6 +135,12 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_add(out, "; the command ended normally");
     }
     ms_buffer_format(out, " (%s)\n", MS_DURATION(answer->elapsed_ns));
+    if (answer->layer_full_bytes > 0) {
+        ms_buffer_format(out,
+                         "What it wrote filled its private layer, %s of memory. Let it save no "
+                         "checkpoints, or write real\nfiles (--allow-writes).\n",
+                         MS_BYTES(answer->layer_full_bytes));
+    }
     if (answer->end == MS_DRY_STOPPED) {
         ms_buffer_add(out, "It was stopped then. What comes later may need more, as an evaluation, "
                            "longer inputs or\nanother phase: --steps N runs N steps.\n");
@@ -358,8 +364,13 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_format(
             out,
             "  host     of this machine's memory, one process held at most %s, and all "
-            "together %s\n",
+            "together %s",
             MS_BYTES(answer->host_bytes), MS_BYTES(answer->host_all_bytes));
+        if (answer->host_written_bytes > 0) {
+            ms_buffer_format(out, ", %s of it in files that it wrote",
+                             MS_BYTES(answer->host_written_bytes));
+        }
+        ms_buffer_add(out, "\n");
     }
     if (rank->replayed) {
         ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
@@ -503,6 +514,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_dry_compared_json(&json);
     ms_json_integer_unless(&json, "host_bytes", (int64_t)answer->host_bytes, 0);
     ms_json_integer_unless(&json, "host_all_bytes", (int64_t)answer->host_all_bytes, 0);
+    ms_json_integer_unless(&json, "host_written_bytes", (int64_t)answer->host_written_bytes, 0);
     ms_json_integer_unless(&json, "host_limit_bytes", (int64_t)answer->host_limit_bytes, 0);
     add_nccl_json(answer->card, &json);
     ms_json_open(&json, "ranks", '[');

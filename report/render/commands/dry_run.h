@@ -91,8 +91,10 @@ struct ms_dry_answer {
     /* This machine's memory: the most of one process, the most of all at a time, and their limit.
      * 0: unknown. */
     uint64_t host_bytes, host_all_bytes, host_limit_bytes;
-    const char *report;     /* the folder with its report */
-    struct ms_buffer ranks; /* struct ms_dry_rank */
+    uint64_t host_written_bytes; /* of all: in files of the private layer */
+    uint64_t layer_full_bytes;   /* that layer's size, if it was full; 0: it was not */
+    const char *report;          /* the folder with its report */
+    struct ms_buffer ranks;      /* struct ms_dry_rank */
     struct ms_dry_asked asked;
     struct ms_dry_cudnn cudnn;
     bool random;  /* such reads get random values, else zeros */

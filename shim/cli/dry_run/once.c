@@ -55,7 +55,7 @@ static bool make_folder(const char *path)
 /* ---- while it runs ---- */
 
 struct command_watch {
-    const char *output, *scratch;    /* scratch: null: the command's writes are real */
+    const char *output;
     uint64_t wanted_steps;           /* 0: until state was made, and one step more */
     uint64_t next_look_ns, asked_ns; /* asked_ns: when it was asked to end; 0: not yet */
     struct ms_dry_host host;
@@ -157,7 +157,12 @@ static bool is_over(struct command_watch *watch, uint64_t now_ns)
 /* Other processes may be what left the machine without memory. */
 static void complain_of_host(const struct ms_dry_host *host)
 {
-    if (host->most_bytes > host->limit_bytes) {
+    if (host->most_bytes > host->limit_bytes && host->written_bytes > 0) {
+        complain("the command holds %s of this machine's memory, %s of it in files that it wrote, "
+                 "and may hold %s: it is ended (--host-memory)",
+                 MS_BYTES(host->most_bytes), MS_BYTES(host->written_bytes),
+                 MS_BYTES(host->limit_bytes));
+    } else if (host->most_bytes > host->limit_bytes) {
         complain("the command holds %s of this machine's memory, and may hold %s: it is ended "
                  "(--host-memory)",
                  MS_BYTES(host->most_bytes), MS_BYTES(host->limit_bytes));
@@ -240,10 +245,11 @@ static int enter(void *ctx)
     char where[PATH_MAX];
     int error;
 
-    if (!watch->scratch) {
+    if (!watch->host.scratch) {
         return 0;
     }
-    error = ms_overlay_enter(watch->scratch, watch->output, where, sizeof(where));
+    error = ms_overlay_enter(watch->host.scratch, watch->host.limit_bytes, watch->output, where,
+                             sizeof(where));
     if (error != 0) {
         complain("no private layer could be put over %s (%s)", where, strerror(error));
     }
@@ -338,7 +344,8 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
         .output = output,
         .wanted_steps = call->steps,
         .begun_ns = ms_clock_ns(),
-        .host = {.limit_bytes = call->host_bytes > 0 ? call->host_bytes : ms_dry_host_room()}};
+        .host = {.limit_bytes = call->host_bytes > 0 ? call->host_bytes : ms_dry_host_room(),
+                 .layer = -1}};
     int error = 0, wait_status;
 
     if (!ms_dry_shared_make(shared)) {
@@ -353,8 +360,9 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
         ms_dry_shared_remove(shared);
         return MS_CLI_WRONG_CALL;
     }
-    watch.scratch = scratch[0] ? scratch : NULL;
+    watch.host.scratch = scratch[0] ? scratch : NULL;
     wait_status = run_command(argv, &watch, &error);
+    ms_dry_host_end(&watch.host);
     if (scratch[0]) {
         (void)rmdir(scratch);
     }
@@ -370,5 +378,7 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
     answer->host_all_bytes =
         watch.host.most_bytes > answer->host_bytes ? watch.host.most_bytes : answer->host_bytes;
     answer->host_limit_bytes = watch.host.limit_bytes;
+    answer->host_written_bytes = watch.host.written_bytes;
+    answer->layer_full_bytes = watch.host.full_bytes;
     return -1;
 }

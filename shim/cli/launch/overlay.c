@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <sched.h>
@@ -264,7 +265,17 @@ static int uncover(int folder, const char *path)
     return mount(held, path, NULL, MS_BIND, NULL) == 0 ? 0 : errno;
 }
 
-static int enter(struct overlay *overlay, const char *kept)
+static int mount_scratch(const char *scratch, uint64_t room_bytes)
+{
+    char options[64] = "mode=0700";
+
+    if (room_bytes > 0) {
+        (void)snprintf(options, sizeof(options), "mode=0700,size=%" PRIu64, room_bytes);
+    }
+    return mount("tmpfs", scratch, "tmpfs", 0, options) == 0 ? 0 : errno;
+}
+
+static int enter(struct overlay *overlay, uint64_t room_bytes, const char *kept)
 {
     char current[PATH_MAX];
     int error = is_option_word(overlay->scratch) ? 0 : ENAMETOOLONG;
@@ -273,9 +284,7 @@ static int enter(struct overlay *overlay, const char *kept)
     if (error == 0) {
         error = getcwd(current, sizeof(current)) ? enter_namespaces(overlay) : errno;
     }
-    if (error == 0 && mount("tmpfs", overlay->scratch, "tmpfs", 0, "mode=0700") != 0) {
-        error = errno;
-    }
+    error = error ? error : mount_scratch(overlay->scratch, room_bytes);
     /* A file system can be mounted here only if it was opened in this namespace. */
     if (error == 0 && (folder = open(kept, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
         error = errno;
@@ -292,10 +301,11 @@ static int enter(struct overlay *overlay, const char *kept)
     return error;
 }
 
-int ms_overlay_enter(const char *scratch, const char *kept, char *where, size_t where_bytes)
+int ms_overlay_enter(const char *scratch, uint64_t room_bytes, const char *kept, char *where,
+                     size_t where_bytes)
 {
     struct overlay overlay = {.scratch = scratch, .user_option = ""};
-    const int error = enter(&overlay, kept);
+    const int error = enter(&overlay, room_bytes, kept);
 
     (void)snprintf(where, where_bytes, "%s", overlay.where[0] ? overlay.where : "/");
     ms_buffer_free(&overlay.mounts);
@@ -313,7 +323,7 @@ int ms_overlay_try(const char *scratch, const char *kept, char *where, size_t wh
     }
     child = fork();
     if (child == 0) {
-        error = ms_overlay_enter(scratch, kept, where, where_bytes);
+        error = ms_overlay_enter(scratch, 0, kept, where, where_bytes);
         (void)!write(ends[1], &error, sizeof(error));
         (void)!write(ends[1], where, strlen(where) + 1);
         _exit(0);
