@@ -23,6 +23,11 @@ enum ms_doing {
                            passes: the user's own optimizer */
 };
 
+static inline bool ms_doing_is_optimizers(enum ms_doing doing)
+{
+    return doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
+}
+
 struct ms_doings {
     uint8_t doing;   /* enum ms_doing */
     uint32_t passed; /* enum ms_landmark, or-ed: anywhere in the stack */

@@ -100,9 +100,7 @@ static size_t end_of_life(const struct ms_site_table *table, size_t count, uint6
 
 static bool is_optimizers(const struct ms_run_end *end, uint32_t site)
 {
-    const uint8_t doing = ms_landmarks_of(end->landmarks, site)->doing;
-
-    return doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
+    return ms_doing_is_optimizers((enum ms_doing)ms_landmarks_of(end->landmarks, site)->doing);
 }
 
 /* How many of the last frees came before an optimizer's step returned, if it was the last: its

@@ -126,7 +126,7 @@ static bool is_loaded_state(const struct evidence *e)
 
 static bool in_optimizer(const struct evidence *e)
 {
-    return e->is.doing == MS_DOING_OPTIMIZER || e->is.doing == MS_DOING_STEP;
+    return ms_doing_is_optimizers((enum ms_doing)e->is.doing);
 }
 
 /* The last step's temporaries may seem to have stayed. */

@@ -36,10 +36,8 @@ uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns)
 
 static bool is_optimizers(const struct ms_model *model, const struct ms_model_oom *oom)
 {
-    const enum ms_doing doing =
-        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing;
-
-    return doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
+    return ms_doing_is_optimizers(
+        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing);
 }
 
 /* An optimizer's requests belong to the step that it ends. */

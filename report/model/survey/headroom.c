@@ -232,7 +232,7 @@ static bool has_state(const struct ms_sampler *sampler, const struct ms_model_oo
     const enum ms_doing doing =
         (enum ms_doing)ms_landmarks_of(sampler->model->landmarks, fatal->record.state.site)->doing;
 
-    return steps->known && doing != MS_DOING_OPTIMIZER && doing != MS_DOING_STEP &&
+    return steps->known && !ms_doing_is_optimizers(doing) &&
            (steps->count >= FIRST_STEPS || (steps->count > 0 && steps->site > 0));
 }
 

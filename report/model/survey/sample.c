@@ -49,7 +49,7 @@ static bool follows_batch(enum ms_kind kind, int recorded, enum ms_doing doing)
     case MS_KIND_UNKNOWN:
         return true;
     case MS_KIND_TEMPORARY:
-        return doing != MS_DOING_OPTIMIZER && doing != MS_DOING_STEP;
+        return !ms_doing_is_optimizers(doing);
     default:
         return false;
     }
