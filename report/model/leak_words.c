@@ -30,6 +30,15 @@ void ms_leak_add_rate(const struct ms_growing_site *row, double bytes_per_round,
     }
 }
 
+uint64_t ms_leak_each_time(const struct ms_leak *leak)
+{
+    const struct ms_growing_site *all = &leak->all;
+
+    return leak->bytes_each_time > 0
+               ? leak->bytes_each_time
+               : (uint64_t)(all->bytes_per_round * (all->every > 1 ? all->every : 1));
+}
+
 bool ms_leak_is_each_time(const struct ms_leak *leak)
 {
     return leak->all.degree == MS_GROWTH_LIKELY && leak->bytes_each_time > 0;
@@ -73,7 +82,7 @@ void ms_leak_add_every(const struct ms_growing_site *row, const char *in, struct
 static void add_times(const struct ms_growing_site *row, struct ms_buffer *out)
 {
     if (has_pauses(row)) {
-        ms_buffer_format(out, "%s times, about every %s %s", MS_COUNT(row->rounds),
+        ms_buffer_format(out, "%s times (once in about %s %s)", MS_COUNT(row->rounds),
                          MS_COUNT(whole_every(row)), unit_of(row, true));
     } else if (row->every >= LEAST_EACH) {
         ms_buffer_format(out, "%s each of %s %s", row->round == MS_ROUND_STEP ? "in" : "with",
@@ -96,9 +105,10 @@ static void add_each_time(const struct ms_leak *leak, const char *in, struct ms_
 
 static const char *why_likely(const struct ms_leak *leak)
 {
-    return leak->all.degree == MS_GROWTH_SEEN    ? NULL
-           : leak->all.round == MS_ROUND_CALL    ? "as no step ended in between"
-           : leak->all.rounds == 0               ? "as fewer than 8 steps were seen"
+    return leak->all.degree == MS_GROWTH_SEEN ? NULL
+           : leak->all.round == MS_ROUND_CALL ? "as no step ended in between"
+           : leak->all.rounds == 0            ? "as fewer than 8 steps were seen"
+           : leak->all.every <= 0 ? "as only the amount shows it: no one step needs so much"
            : leak->all.rounds < MS_GROWTH_FEWEST ? "as it was seen fewer than 8 times"
                                                  : "as most of it was seen fewer than 8 times";
 }

@@ -23,6 +23,9 @@ void ms_leak_add_line(const struct ms_model *model, const struct ms_leak *leak,
 /* Whether its pace is per time that something was left, and not per step. */
 bool ms_leak_is_each_time(const struct ms_leak *leak);
 
+/* The bytes that are left each time, be it in each step or not. */
+uint64_t ms_leak_each_time(const struct ms_leak *leak);
+
 /* "has kept 80.0 MiB more every step since step 2", or with another unit; and why it is only
  * likely. asks: only segments were seen, and the line asked for them. */
 void ms_leak_add_pace(const struct ms_leak *leak, bool asks, struct ms_buffer *out);

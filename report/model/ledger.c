@@ -5,6 +5,7 @@
 #include "allocator/base/arithmetic.h"
 #include "report/model/model.h"
 #include "report/model/survey.h"
+#include "report/model/verdict_report.h"
 
 #define DRIVER_ROW(name, what, estimated)                                \
     {                                                                    \
@@ -23,6 +24,13 @@ static const struct ms_ledger_row reasons[MS_CHARGE_REASON_COUNT] = {
     [MS_CHARGE_LAUNCH] = DRIVER_ROW("launches", "local memory and the like, at launches", true),
     [MS_CHARGE_GRAPH] = DRIVER_ROW("graphs", "CUDA graphs, uploaded by the driver", true),
     [MS_CHARGE_LIMIT] = DRIVER_ROW("limits", "stacks, heaps, buffers that limits ask for", true),
+};
+
+/* What beside the counters is known of the moment. */
+struct scene {
+    const struct ms_survey_moment *moment; /* null: none */
+    bool hides_tensors;                    /* live blocks are PyTorch's segments */
+    uint64_t cached_bytes;                 /* free in these, as PyTorch said when it ran out */
 };
 
 struct list {
@@ -59,10 +67,20 @@ struct ms_ledger_row ms_ledger_charged(const struct ms_counters *counters,
 /* ---- charged ---- */
 
 static void add_live(struct list *list, const struct ms_counters *counters,
-                     const struct ms_survey_moment *moment)
+                     const struct scene *scene)
 {
+    const struct ms_survey_moment *moment = scene->moment;
     struct ms_ledger_row row = {.part = MS_LEDGER_LIVE, .kind = MS_KIND_COUNT};
 
+    /* What lies in a segment may be of any kind, whoever asked for it. */
+    if (scene->hides_tensors) {
+        row.name = "blocks";
+        row.what = scene->cached_bytes > 0
+                       ? "live in PyTorch's segments, of kinds that are not seen"
+                       : "PyTorch's segments, and all that lies in them";
+        add(list, row, ms_less(ms_counters_live(counters), scene->cached_bytes));
+        return;
+    }
     /* If both are of the same moment; otherwise kinds are not shown. */
     if (moment && moment->live_bytes == ms_counters_live(counters)) {
         for (int kind = 0; kind < MS_KIND_COUNT; kind++) {
@@ -106,7 +124,7 @@ uint64_t ms_ledger_least_on_host(const struct ms_counters *counters)
 }
 
 static void add_charged(struct list *list, const struct ms_counters *counters,
-                        const struct ms_survey_moment *moment)
+                        const struct scene *scene)
 {
     const struct ms_ledger_row holes = {.name = "holes",
                                         .what = "reserved, not live",
@@ -137,11 +155,11 @@ static void add_charged(struct list *list, const struct ms_counters *counters,
     const uint64_t reserved = ms_counters_reserved(counters);
     const uint64_t below = ms_ledger_forwarded_live(counters);
     const uint64_t away =
-        on_host(counters, live - below, moment ? moment->moved_bytes : UINT64_MAX);
+        on_host(counters, live - below, scene->moment ? scene->moment->moved_bytes : UINT64_MAX);
 
     add(list, forwarded, below);
     add(list, host, away);
-    add(list, holes, ms_less(reserved, live - below - away));
+    add(list, holes, ms_less(reserved, live - below - away) + scene->cached_bytes);
     if (!counters->outside) {
         add(list, application, counters->owner_bytes[MS_OWNER_APPLICATION]);
     }
@@ -244,12 +262,12 @@ static void add_unexplained(struct list *list, uint64_t total_bytes)
 }
 
 static size_t fill(const struct ms_counters *counters, const struct seen *seen,
-                   const struct ms_survey_moment *moment, struct ms_ledger_row *rows)
+                   const struct scene *scene, struct ms_ledger_row *rows)
 {
     struct list list = {rows, 0};
 
-    add_live(&list, counters, moment);
-    add_charged(&list, counters, moment);
+    add_live(&list, counters, scene);
+    add_charged(&list, counters, scene);
     if (seen->known) {
         add_others(&list, seen);
     }
@@ -263,8 +281,9 @@ static size_t fill(const struct ms_counters *counters, const struct seen *seen,
 size_t ms_ledger(const struct ms_counters *counters, struct ms_ledger_row rows[MS_LEDGER_ROWS])
 {
     const struct seen seen = seen_in_sample(counters);
+    const struct scene nothing = {0};
 
-    return fill(counters, &seen, NULL, rows);
+    return fill(counters, &seen, &nothing, rows);
 }
 
 static const struct ms_survey_moment *find_moment(const struct ms_model *model, uint64_t device,
@@ -298,8 +317,10 @@ size_t ms_ledger_at_peak(const struct ms_model *model, int device,
 {
     const struct ms_counters *counters = ms_aggregate_at_peak(&model->devices[device].sums);
     const struct seen seen = seen_in_sample(counters);
+    const struct scene scene = {.moment = ms_ledger_peak_moment(model, device),
+                                .hides_tensors = ms_model_hides_tensors(model)};
 
-    return fill(counters, &seen, ms_ledger_peak_moment(model, device), rows);
+    return fill(counters, &seen, &scene, rows);
 }
 
 size_t ms_ledger_at_oom(const struct ms_model *model, size_t oom,
@@ -307,8 +328,14 @@ size_t ms_ledger_at_oom(const struct ms_model *model, size_t oom,
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
     const struct seen seen = seen_at_oom(&at->record);
+    const bool unseen = ms_tensors_unseen(model, &at->record.state);
+    const uint64_t live = ms_counters_live(&at->record.counters);
+    const struct scene scene = {.moment = ms_ledger_oom_moment(model, oom),
+                                .hides_tensors = ms_model_hides_tensors(model),
+                                .cached_bytes =
+                                    unseen ? ms_less(live, at->record.state.live_bytes) : 0};
 
-    return fill(&at->record.counters, &seen, ms_ledger_oom_moment(model, oom), rows);
+    return fill(&at->record.counters, &seen, &scene, rows);
 }
 
 /* ---- spilling ---- */

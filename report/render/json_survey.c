@@ -309,7 +309,7 @@ void ms_json_add_oom_kinds(struct ms_json *json, const struct ms_model *model, s
             ? ms_survey_oom_at(model->survey, index)
             : NULL;
 
-    if (!oom || !oom->known) {
+    if (!oom || !oom->known || ms_model_hides_tensors(model)) {
         ms_json_null(json, "kinds");
         return;
     }

@@ -13,6 +13,7 @@
     8u /* calls without a backward pass between them: one step may call this often */
 #define FEWEST_PASSES  4u /* without tensors */
 #define FEWEST_TRAINED 2u /* passes that show what training is */
+#define MOST_OF_A_STEP 8u /* values that a step makes of each one that is there, at most */
 /* While memory is made anew and longer it is there twice. What is less than one part in so many of
  * live memory is longer because something else is. */
 #define MADE_LONGER_PARTS 3u
@@ -420,6 +421,64 @@ static void take_rising(struct ms_sampler *sampler, struct ms_buffer *rows, uint
     }
 }
 
+/* ---- more than a step needs ---- */
+
+/* Made of what is there: gradients, an optimizer's state, and what they take on the way. A part of
+ * the model that is computed again is not. */
+static bool is_made_of_model(const struct ms_doings *doings)
+{
+    return ms_doing_is_optimizers((enum ms_doing)doings->doing) ||
+           (doings->doing == MS_DOING_BACKWARD && !(doings->passed & MS_PASSED_MODULE));
+}
+
+static bool is_past_one_step(const struct ms_sampler *sampler)
+{
+    uint64_t made = 0, others = 0;
+
+    for (uint32_t id = 1; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
+        const uint64_t bytes = sampler->sites[id].bytes;
+        const bool of_model = is_made_of_model(ms_landmarks_of(sampler->model->landmarks, id));
+
+        made += of_model ? bytes : 0;
+        others += of_model ? 0 : bytes;
+    }
+    return made / MOST_OF_A_STEP > others;
+}
+
+/* Without tensors: what a step has let go of serves the next one, so its segments are asked for
+ * once. Where there are more than one step needs, something keeps what lies in those of each. */
+static void find_past_one_step(struct ms_sampler *sampler, const struct ms_live_set *live)
+{
+    if (!sampler->rounds->hides_tensors || !is_past_one_step(sampler)) {
+        return;
+    }
+    for (uint32_t id = 1; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
+        const struct ms_sampled_site *site = &sampler->sites[id];
+        const size_t count = is_made_of_model(ms_landmarks_of(sampler->model->landmarks, id)) &&
+                                     !is_kept(sampler, id)
+                                 ? count_of(sampler, live, id)
+                                 : 0;
+        struct ms_growing_site *row =
+            count >= MS_GROWTH_FEWEST ? ms_buffer_extend(&sampler->kept, sizeof(*row)) : NULL;
+        struct ms_site_sums sums = {0};
+
+        if (row) {
+            (void)ms_site_table_read(sampler->model->sites, (uint8_t)sampler->device, id, &sums);
+            *row = (struct ms_growing_site){
+                .site = id,
+                .path_site = site->path_site ? site->path_site : id,
+                .kind = site->kind,
+                .degree = MS_GROWTH_LIKELY,
+                .round = MS_ROUND_PASS,
+                .rounds = count,
+                .since_ns = sums.first_ns,
+                .grown_bytes = site->bytes,
+                .bytes_per_round = (double)site->bytes / (double)count,
+            };
+        }
+    }
+}
+
 /* Notes for whom a site of autograd's workers kept its memory. Several lines may call autograd for
  * the same operation, and one of them may keep the results. */
 static void note_parts(struct ms_sampler *sampler, const struct kept *kept, size_t count)
@@ -467,6 +526,7 @@ void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *
             }
         }
     }
+    find_past_one_step(sampler, live);
     find_rising(sampler, live, time_ns, &rising);
     if (rising.bytes > 0) {
         take_rising(sampler, &rising, time_ns);

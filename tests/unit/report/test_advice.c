@@ -282,7 +282,7 @@ Test(advice, tells_why_growth_of_few_steps_is_only_likely)
 Test(advice, tells_growth_of_a_few_later_steps_as_such)
 {
     train_and_keep(10, 3);
-    expect_said("has kept 101.0 MiB more 3 times, about every 3 steps, 303.0 MiB in all; only "
+    expect_said("has kept 101.0 MiB more 3 times (once in about 3 steps), 303.0 MiB in all; only "
                 "likely, as it was seen fewer than 8 times.\n");
 }
 

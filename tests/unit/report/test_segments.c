@@ -103,6 +103,33 @@ Test(segments, of_the_first_passes_are_none)
     cr_expect_eq(growth->leak_count, 0);
 }
 
+/* Whatever asks when the cache is full: here a backward pass, whose gradients are let go of. */
+static void ask_in_backward_passes(int segments)
+{
+    born(LOOP_PARAMETER, 16 * MIB);
+    born(LOOP_FORWARD, 16 * MIB);
+    for (int number = 0; number < segments; number++) {
+        born(LOOP_GRADIENT, 20 * MIB);
+    }
+    hole_bytes = 12 * MIB;
+    dies_at(LOOP_GRADIENT, MIB);
+}
+
+Test(segments, of_more_than_a_step_needs_are_likely)
+{
+    ask_in_backward_passes(40);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_said(" has asked for 20.0 MiB more in segments 40 times, 800.0 MiB in all; only likely, "
+                "as only the amount shows it: no one step needs so much; which line keeps ");
+}
+
+Test(segments, that_one_backward_pass_may_need_are_none)
+{
+    ask_in_backward_passes(12);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
 Test(segments, of_pass_after_pass_are_likely)
 {
     warm_up(5);
