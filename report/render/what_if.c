@@ -160,8 +160,8 @@ static void add_spilled_text(struct ms_buffer *out, const struct ms_what_if *fou
                          MS_BYTES(found->own_cap_host_bytes));
     } else if (found->own_cap_spilled) {
         ms_buffer_format(out,
-                         "; or with the same device memory and MEMSHIM_SPILL=auto, with %s of live "
-                         "memory on the host",
+                         "; or with the same device memory and MEMSHIM_SPILL=auto, which would "
+                         "have moved %s of live memory to the host",
                          MS_BYTES(found->own_cap_host_bytes));
     } else if (ms_unspilled_text(state)) {
         ms_buffer_format(out, "; %s", ms_unspilled_text(state));
@@ -190,7 +190,8 @@ void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model, bool r
     add_plain_text(out, found, state);
     add_spilled_text(out, found, state);
     ms_buffer_format(out,
-                     "\n         (by a replay of the run up to this request; the rest of the "
-                     "%s)\n",
-                     rest_follows ? "step was still to come, and needs more" : "run may need more");
+                     "\n         (the least for this one request, by a replay of the run up to it; "
+                     "%s: take it as a bound, not as a setting)\n",
+                     rest_follows ? "the rest of the step was still to come, and needs more"
+                                  : "what comes after it was not seen, and may need more");
 }

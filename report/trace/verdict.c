@@ -76,7 +76,7 @@ void ms_verdict_sum_text(const struct ms_oom_state *state, char *text, size_t te
     const bool with_holes = ms_less(ms_plus(a.terms.piece_bytes, beyond_bytes),
                                     ms_plus(room_bytes, hole_bytes)) == a.short_bytes;
     const uint64_t least_bytes = a.short_bytes > UNIT_OF_SUMS ? a.short_bytes : UNIT_OF_SUMS;
-    char piece[96] = "asked for", between[64] = "", holes[64] = "";
+    char piece[96] = "asked for", between[64] = "", holes[128] = "";
 
     text[0] = '\0';
     if (a.short_bytes == 0) {
@@ -93,7 +93,10 @@ void ms_verdict_sum_text(const struct ms_oom_state *state, char *text, size_t te
                  ADDEND(with_holes ? room_bytes : a.terms.free_bytes));
     }
     if (with_holes && hole_bytes > 0) {
-        snprintf(holes, sizeof(holes), " - %s of the holes", ADDEND(hole_bytes));
+        const bool part = hole_bytes < a.terms.hole_bytes;
+
+        snprintf(holes, sizeof(holes), " - %s%s%s in holes", ADDEND(hole_bytes),
+                 part ? " that could be had of the " : "", part ? ADDEND(a.terms.hole_bytes) : "");
     }
     snprintf(text, text_bytes, "%s %s %s%s = %s", ADDEND(a.terms.piece_bytes), piece, between,
              holes, ADDEND(a.short_bytes));

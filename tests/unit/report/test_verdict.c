@@ -638,11 +638,18 @@ Test(verdict, the_sum_of_what_was_short)
     state.refused_bytes = 520 * MIB;
     state.reclaimable_bytes = 20 * MIB;
     expect_sum(&state, "520.0 MiB that PyTorch asked the driver for, to place 512.0 MiB in it - "
-                       "100.0 MiB free - 20.0 MiB of the holes = 400.0 MiB");
+                       "100.0 MiB free - 20.0 MiB in holes = 400.0 MiB");
     state.refused_bytes = 0;
     state.other_process_bytes = 300 * MIB;
-    expect_sum(&state, "512.0 MiB asked for + 200.0 MiB in use beyond the bound - 20.0 MiB of the "
+    expect_sum(&state, "512.0 MiB asked for + 200.0 MiB in use beyond the bound - 20.0 MiB in "
                        "holes = 692.0 MiB");
+
+    /* Not all that lies in holes could be had. */
+    state = full(24 * GIB - 500 * MIB, 512 * MIB);
+    state.reclaimable_bytes = 20 * MIB;
+    state.live_bytes -= 50 * MIB;
+    expect_sum(&state, "512.0 MiB asked for - 100.0 MiB free - 20.0 MiB that could be had of the "
+                       "50.0 MiB in holes = 392.0 MiB");
 
     /* It would have fitted with the holes, of which none served. */
     state = full(24 * GIB - 500 * MIB, 512 * MIB);
