@@ -116,6 +116,22 @@ size_t ms_model_ooms_of_program(const struct ms_model *model)
     return count;
 }
 
+const char *ms_model_oom_outcome(const struct ms_model *model, size_t index)
+{
+    if (ms_model_oom_is_behind(model, index)) {
+        return "a try to serve PyTorch's request";
+    }
+    if (ms_model_oom_at(model, index)->recovered) {
+        return "the run went on";
+    }
+    for (size_t i = index + 1; i < ms_model_oom_count(model); i++) {
+        if (!ms_model_oom_is_behind(model, i)) {
+            return "the run went on to another request";
+        }
+    }
+    return "the run did not go on";
+}
+
 int ms_model_main_device(const struct ms_model *model)
 {
     const struct ms_model_oom *fatal = ms_model_fatal_oom(model);

@@ -151,6 +151,10 @@ static inline struct ms_model_oom *ms_model_oom_at(const struct ms_model *model,
     return (struct ms_model_oom *)model->ooms.at + index;
 }
 
+/* What the run did after it: a clause. One that was not recovered from did not end the run if
+ * another request failed later. */
+const char *ms_model_oom_outcome(const struct ms_model *model, size_t index);
+
 /* Whether the driver refused this call to PyTorch, and the next entry of the device is the
  * out-of-memory that PyTorch then raised. */
 bool ms_model_oom_is_behind(const struct ms_model *model, size_t index);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
 #include "report/model/leaks.h"
 #include "report/model/ledger.h"
@@ -533,6 +534,9 @@ static void find_lengthened(const struct ms_model *model, size_t oom,
         state->requested_bytes <= held + pace + pace / 2) {
         judgement->lengthened_bytes = held;
         judgement->lengthened_by_bytes = state->requested_bytes - held;
+        /* Both are there at once, so each has to be shorter by half of what was short. */
+        judgement->longest_bytes =
+            ms_least(held, ms_less(state->requested_bytes, judgement->short_bytes / 2));
     }
 }
 

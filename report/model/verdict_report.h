@@ -49,6 +49,8 @@ struct ms_judgement {
     uint64_t lengthened_bytes; /* MS_VERDICT_GROWTH: kept by the line that asked, if the request is
                                   the same block once more, and longer; 0: not so */
     uint64_t lengthened_by_bytes; /* the request is longer by so much */
+    uint64_t longest_bytes;       /* the longest such block for which there is room beside the one
+                                     that it replaces */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: for how many more the device would have lasted
                                without a cap */
     /* This step needs half as much again as any before it, or more: past_steps of them, their most

@@ -110,6 +110,12 @@ static void add_terms(struct ms_json *json, const struct ms_oom_state *state)
     ms_json_close(json, '}');
 }
 
+/* Null: unknown. */
+static const char *grad_mode(uint64_t mode)
+{
+    return mode == MS_GRAD_ON ? "on" : mode == MS_GRAD_OFF ? "off" : NULL;
+}
+
 static void add_oom(struct ms_json *json, const struct ms_model *model, size_t index)
 {
     const struct ms_model_oom *oom = ms_model_oom_at(model, index);
@@ -170,6 +176,8 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     ms_json_count(json, "largest_free_bytes", oom->record.state.largest_free_bytes);
     ms_json_flag(json, "evaluating", oom->evaluating);
     ms_json_flag(json, "recovered", oom->recovered);
+    ms_json_text(json, "outcome", ms_model_oom_outcome(model, index));
+    ms_json_text(json, "grad_mode", grad_mode(oom->record.state.grad_mode));
     ms_json_flag(json, "judged", index == ms_judged_fatal(model));
     ms_json_count(json, "waiting_bytes", oom->record.state.pending_bytes);
     add_others(json, &oom->record.state.others);

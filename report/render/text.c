@@ -44,14 +44,6 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
     }
 }
 
-static const char *what_became(const struct ms_model *model, size_t index)
-{
-    if (ms_model_oom_is_behind(model, index)) {
-        return "a try to serve PyTorch's request";
-    }
-    return ms_model_oom_at(model, index)->recovered ? "the run went on" : "the run did not go on";
-}
-
 /* Where the whole run shows another reason than that moment. */
 static void add_judged(const struct ms_model *model, size_t index, struct ms_buffer *out)
 {
@@ -93,7 +85,7 @@ static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
                                                       : "driver",
             MS_BYTES(oom->record.state.requested_bytes), lacked ? "short" : "     ",
             lacked ? MS_BYTES(oom->short_bytes) : "", ms_verdict_name(oom->verdict),
-            what_became(model, i));
+            ms_model_oom_outcome(model, i));
         if (oom->times > 1) {
             ms_buffer_format(out, ", refused %s times", MS_COUNT(oom->times));
         }
@@ -154,10 +146,13 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
         MS_COUNT(sums->driver_calls[MS_CALL_RELEASE]), MS_COUNT(sums->driver_calls[MS_CALL_UNMAP]));
     if (sums->peak_host_chunk_bytes > 0) {
         ms_buffer_format(
-            out,
-            "  host memory in the device's place: at most %s, not charged: live memory that moved "
-            "there, and memory that replaces holes, which MEMSHIM_SPILL_LIMIT does not limit\n",
-            MS_BYTES(sums->peak_host_chunk_bytes));
+            out, "  host memory in the device's place: at most %s, not charged: %s\n",
+            MS_BYTES(sums->peak_host_chunk_bytes),
+            sums->spilled_bytes > 0
+                ? "live memory that moved there, and memory that replaces holes, which "
+                  "MEMSHIM_SPILL_LIMIT does not limit"
+                : "at any moment of the run; it replaces holes whose device memory was in use "
+                  "elsewhere, and no live memory moved there");
     }
     if (sums->spilled_bytes > 0) {
         ms_text_add_spill(out, model, index);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.txt: what helps after an out-of-memory, which is the answer's line `next`. */
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
+#include "report/model/leaks.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
 #include "report/model/verdict_report.h"
@@ -10,6 +12,11 @@
  * loaded, and at least one part of that is also there as parameters. */
 #define LOADED_PARTS 8u
 #define COPIED_PARTS 4u
+
+/* What is kept each time is known to one part in so many. Of a tiny model, anything may be as
+ * large. */
+#define WEIGHTS_PARTS        16u
+#define FEWEST_WEIGHTS_BYTES (UINT64_C(1) << 20)
 
 /* For holes that could not be used elsewhere. */
 static const char *advice_on_holes(uint64_t pinned_by)
@@ -86,7 +93,12 @@ static const char *advice_on_growth(const struct ms_model *model, const struct m
                "graph keeps what it needs";
     }
     if (oom->evaluating && is_of_a_call(model, leak)) {
-        return leak->graph == MS_GRAPH_KEPT
+        return oom->record.state.grad_mode == MS_GRAD_OFF
+                   ? "look for what keeps that line's results, such as a list, a metric or a cache "
+                     "of tensors, and limit how many stay on the device (drop the oldest), or "
+                     "store plain numbers (.item()) or copies on the host (.cpu()) instead; this "
+                     "evaluation ran without grad mode already, as under torch.no_grad()"
+               : leak->graph == MS_GRAPH_KEPT
                    ? "look for what keeps that line's results, such as a list, a metric or a cache "
                      "of tensors; evaluate under torch.no_grad(), and store plain numbers "
                      "(.item()) or copies on the host (.detach().cpu()) instead"
@@ -105,6 +117,22 @@ static const char *advice_on_growth(const struct ms_model *model, const struct m
                  "of tensors, or a state that is carried from step to step; .detach() what "
                  "keeps a graph, and otherwise store plain numbers (.item()), copies on the "
                  "host (.cpu()), or only the last few";
+}
+
+static const char *advice_on_evaluation(uint64_t grad_mode)
+{
+    switch (grad_mode) {
+    case MS_GRAD_ON:
+        return "evaluate under torch.no_grad(): grad mode was on, so what the model computes was "
+               "kept for a backward pass; if that is not enough, a smaller batch, or a larger "
+               "device";
+    case MS_GRAD_OFF:
+        return "evaluate with a smaller batch, or use a larger device: grad mode was off already, "
+               "as under torch.no_grad(), so nothing was kept for a backward pass";
+    default:
+        return "evaluate with a smaller batch, and under torch.no_grad() if it does not yet, so "
+               "that nothing is kept for a backward pass; or use a larger device";
+    }
 }
 
 static const char *advice(const struct ms_model *model, const struct ms_judgement *judgement,
@@ -148,10 +176,8 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
             return "run without MEMSHIM_TORCH=off, to see whether a line keeps tensors from step "
                    "to step; if none does: a smaller batch or shape, or a larger device";
         }
-        return oom->evaluating
-                   ? "evaluate with a smaller batch, and under torch.no_grad() if it does not yet, "
-                     "so that nothing is kept for a backward pass; or use a larger device"
-                   : "a smaller batch or shape, or a larger device";
+        return oom->evaluating ? advice_on_evaluation(oom->record.state.grad_mode)
+                               : "a smaller batch or shape, or a larger device";
     }
 }
 
@@ -206,9 +232,8 @@ static bool has_loaded_state(const struct ms_model *model, uint64_t device)
 static void add_first_step(const struct ms_model *model, const struct ms_judgement *judgement,
                            const struct ms_model_oom *oom, struct ms_buffer *out)
 {
-    const enum ms_doing doing =
-        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing;
-    const bool in_optimizer = doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
+    const bool in_optimizer = ms_doing_is_optimizers(
+        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing);
     const bool asks_for_more = judgement->verdict == MS_VERDICT_CAP ||
                                judgement->verdict == MS_VERDICT_DEMAND ||
                                judgement->verdict == MS_VERDICT_SPILL_LIMIT;
@@ -279,6 +304,25 @@ static void add_loaded(const struct ms_model *model, const struct ms_judgement *
                        "and let go of what was loaded\n");
 }
 
+/* The same amount each time as the model has: its weights. */
+static void add_copies(const struct ms_model *model, const struct ms_judgement *judgement,
+                       struct ms_buffer *out)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, ms_judged_fatal(model));
+    const uint64_t parameters =
+        moment && !ms_model_hides_tensors(model) ? moment->kind_bytes[MS_KIND_PARAMETERS] : 0;
+
+    if (judgement->verdict != MS_VERDICT_GROWTH || parameters < FEWEST_WEIGHTS_BYTES) {
+        return;
+    }
+    if (ms_apart(ms_leak_each_time(judgement->leak), parameters) <= parameters / WEIGHTS_PARTS) {
+        ms_buffer_format(out,
+                         "         each time it is about as much as the model's parameters (%s): "
+                         "probably a copy of the weights (a state_dict)\n",
+                         MS_BYTES(parameters));
+    }
+}
+
 /* The first of two large tensors may be of no more use when the second one is made. What a model
  * keeps is. */
 static void add_beside(const struct ms_model *model, const struct ms_judgement *judgement,
@@ -334,9 +378,10 @@ static void add_lengthened(const struct ms_judgement *judgement, const struct ms
         out,
         "  next   look for what keeps that line's result: it is made anew and longer each time. "
         "The request of %s is the %s that are kept and %s more, and while it is filled both are "
-        "there: limit its length, fill a buffer that is made once, or keep it on the host\n",
+        "there: limit its length to at most %s, fill a buffer that is made once, or keep it on the "
+        "host\n",
         MS_BYTES(oom->record.state.requested_bytes), MS_BYTES(judgement->lengthened_bytes),
-        MS_BYTES(judgement->lengthened_by_bytes));
+        MS_BYTES(judgement->lengthened_by_bytes), MS_BYTES(judgement->longest_bytes));
 }
 
 void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
@@ -353,4 +398,5 @@ void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
     add_captured(model, judgement, oom, out);
     add_first_step(model, judgement, oom, out);
     add_loaded(model, judgement, oom, out);
+    add_copies(model, judgement, out);
 }

@@ -238,10 +238,11 @@ static void add_steps_before(const struct ms_judgement *judgement, struct ms_buf
             "  before each of steps %s to %s needed more than all before it, from %s to %s; step "
             "%s "
             "needs at least %s: look for what grows in it, such as the length of a sequence, and "
-            "limit that\n",
+            "limit that to what it was in step %s, which still fitted\n",
             MS_COUNT(judgement->rising_since_step), MS_COUNT(judgement->rising_to_step),
             MS_BYTES(judgement->rising_from_bytes), MS_BYTES(judgement->past_most_bytes),
-            MS_COUNT(judgement->step), MS_BYTES(judgement->needed_bytes));
+            MS_COUNT(judgement->step), MS_BYTES(judgement->needed_bytes),
+            MS_COUNT(judgement->rising_to_step));
     } else if (judgement->past_steps > 0) {
         ms_buffer_format(out,
                          "  before at most %s were live in any of steps 1 to %s; step %s needs at "
@@ -268,20 +269,26 @@ static void add_least(const struct ms_judgement *judgement, uint32_t batch, stru
 }
 
 /* The requests after it were never seen: only that more does not fit is certain. A figure to begin
- * with keeps people from trying the bound itself. */
-static void add_rest(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
-                     uint64_t samples, struct ms_buffer *out)
+ * with comes first, and keeps people from trying the bound itself. */
+static void add_start(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
+                      uint64_t samples, struct ms_buffer *out)
 {
-    ms_buffer_add(out, oom->evaluating
-                           ? ": this request then fits, but what comes after it may need more"
-                           : ": this request then fits, but the rest of the step needs more");
-    ms_buffer_add(out, "; begin with half of that, ");
-    if (samples > 1) {
+    ms_buffer_add(out, "try ");
+    if (samples > 1 && !oom->evaluating) {
         ms_buffer_format(out, "batch %s", MS_COUNT(samples / 2));
     } else {
-        ms_buffer_add(out, DECIMAL((int64_t)(judgement->most_factor * 50) * 10000));
+        ms_buffer_format(out, "%s of this %sbatch",
+                         DECIMAL((int64_t)(judgement->most_factor * 50) * 10000),
+                         oom->evaluating ? "evaluation's " : "");
     }
-    ms_buffer_add(out, " (a start, not a measurement)\n");
+    ms_buffer_add(out, " first (a start, not a measurement): ");
+}
+
+static void add_rest(const struct ms_model_oom *oom, struct ms_buffer *out)
+{
+    ms_buffer_add(out, oom->evaluating
+                           ? " passes this request, and what comes after it may need more\n"
+                           : " passes this request, and the rest of the step needs more\n");
 }
 
 /* The batch of an evaluation may be another than that of a step. */
@@ -294,7 +301,11 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
 
     const uint64_t samples = (uint64_t)(judgement->most_factor * batch);
 
-    ms_buffer_add(out, "  fits   at most ");
+    ms_buffer_add(out, "  fits   ");
+    if (judgement->least_factor <= 0) {
+        add_start(oom, judgement, samples, out);
+    }
+    ms_buffer_add(out, "at most ");
     if (samples > 0 && !oom->evaluating) {
         ms_buffer_format(out, "batch %s instead of %s", MS_COUNT(samples), MS_COUNT(batch));
     } else {
@@ -309,7 +320,7 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
     if (judgement->least_factor > 0) {
         add_least(judgement, batch, out);
     } else {
-        add_rest(oom, judgement, samples, out);
+        add_rest(oom, out);
     }
 }
 
@@ -339,6 +350,21 @@ static void add_factor(const struct ms_model *model, const struct ms_judgement *
     ms_buffer_add(out, "\n");
 }
 
+/* Another line may grow as well. */
+static void add_grown(const struct ms_judgement *judgement, struct ms_buffer *out)
+{
+    const uint64_t own = judgement->leak->all.grown_bytes;
+    const uint64_t others = judgement->grown_bytes - own;
+
+    ms_buffer_format(out, "  else   growth accounts for %s of the live bytes",
+                     MS_BYTES(judgement->grown_bytes));
+    if (others > judgement->grown_bytes / OTHERS_PARTS) {
+        ms_buffer_format(out, " (%s of that line, %s of others: see Leaks in report.html)",
+                         MS_BYTES(own), MS_BYTES(others));
+    }
+    ms_buffer_add(out, "; ");
+}
+
 /* Memory that no setting would have changed. */
 static void add_else(const struct ms_model *model, const struct ms_judgement *judgement,
                      const struct ms_model_oom *oom, struct ms_buffer *out)
@@ -347,13 +373,7 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
         add_factor(model, judgement, oom, out);
         return;
     }
-    /* Another line's part is not named. */
-    ms_buffer_format(out, "  else   growth%s accounts for %s of the live bytes; ",
-                     judgement->grown_bytes - judgement->leak->all.grown_bytes >
-                             judgement->grown_bytes / OTHERS_PARTS
-                         ? ", of that line and of others,"
-                         : "",
-                     MS_BYTES(judgement->grown_bytes));
+    add_grown(judgement, out);
     if (judgement->leak->all.round == MS_ROUND_STEP && judgement->further_steps > 0) {
         ms_buffer_format(out, "without a cap the run would have lasted at most %s more steps\n",
                          MS_COUNT(judgement->further_steps));
@@ -384,6 +404,21 @@ static void add_pins(const struct ms_model *model, int device, uint64_t short_by
     }
 }
 
+/* Where grad mode is on, an evaluation keeps what nobody needs. */
+static void add_evaluation(const struct ms_model_oom *oom, struct ms_buffer *out)
+{
+    static const char *const modes[] = {
+        [MS_GRAD_UNKNOWN] = "",
+        [MS_GRAD_OFF] = " (grad mode off)",
+        [MS_GRAD_ON] = " (grad mode on)",
+    };
+    const uint64_t mode = oom->record.state.grad_mode;
+
+    if (oom->evaluating) {
+        ms_buffer_format(out, "in an evaluation%s, ", mode <= MS_GRAD_ON ? modes[mode] : "");
+    }
+}
+
 static void add_step(const struct ms_model *model, const struct ms_model_oom *oom, uint64_t step,
                      struct ms_buffer *out)
 {
@@ -408,7 +443,8 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     char sum[MS_SENTENCE_BYTES / 2];
 
     ms_judge(model, index, &judgement);
-    ms_buffer_add(out, oom->evaluating ? "OUT OF MEMORY in an evaluation, " : "OUT OF MEMORY ");
+    ms_buffer_add(out, "OUT OF MEMORY ");
+    add_evaluation(oom, out);
     add_step(model, oom, judgement.step, out);
     ms_buffer_format(out, "after %s", MS_DURATION(oom->time_ns));
     if (name_device) {

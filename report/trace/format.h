@@ -42,7 +42,8 @@
  *   8  MS_EVENT_GIVEN_BACK
  *   9  the field `shared` of struct ms_oom_state
  *  10  the field driver_error of struct ms_oom_state
- *  11  MS_EVENT_CALL; the header's clock_ahead_ns, which is 0 in older traces */
+ *  11  MS_EVENT_CALL; the header's clock_ahead_ns, which is 0 in older traces
+ *  12  the field grad_mode of struct ms_oom_state */
 #ifndef MEMSHIM_REPORT_TRACE_FORMAT_H
 #define MEMSHIM_REPORT_TRACE_FORMAT_H
 
@@ -59,7 +60,7 @@
 #define MS_TRACE_FILE          "trace.mshm"
 #define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
 #define MS_FORMAT_MAJOR        3
-#define MS_FORMAT_MINOR        11
+#define MS_FORMAT_MINOR        12
 #define MS_FORMAT_OLDEST_MINOR 1             /* oldest that is read: its sums are the same */
 #define MS_FORMAT_LAST_KIND    MS_EVENT_CALL /* the last kind of this MINOR */
 #define MS_BYTE_ORDER          0x01020304u
@@ -200,6 +201,7 @@ static inline uint64_t ms_log_oom_state_bytes(uint64_t entry_bytes)
     const uint64_t beside = sizeof(struct ms_log_oom) - sizeof(struct ms_oom_state);
     const uint64_t bytes = entry_bytes > beside ? entry_bytes - beside : 0;
     const bool known = bytes == sizeof(struct ms_oom_state) ||
+                       bytes == offsetof(struct ms_oom_state, grad_mode) ||
                        bytes == offsetof(struct ms_oom_state, driver_error) ||
                        bytes == offsetof(struct ms_oom_state, shared) ||
                        bytes == offsetof(struct ms_oom_state, terms_known) ||

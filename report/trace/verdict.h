@@ -93,6 +93,12 @@ enum ms_unspilled_by {
 };
 
 /* The state at the moment of the failure. All in bytes. */
+enum ms_grad_mode {
+    MS_GRAD_UNKNOWN, /* no PyTorch, or an older trace */
+    MS_GRAD_OFF,     /* as under torch.no_grad() */
+    MS_GRAD_ON
+};
+
 struct ms_oom_state {
     uint64_t requested_bytes;
     uint64_t refused_bytes; /* MS_OOM_TORCH: of the refused driver call before it; 0: none */
@@ -132,6 +138,8 @@ struct ms_oom_state {
     /* Since version 3.10. MS_OOM_TORCH: the driver's answer (a CUresult other than out of memory)
      * to this thread's last call for memory; 0: there was none. */
     uint64_t driver_error;
+    /* Since version 3.12. */
+    uint64_t grad_mode; /* enum ms_grad_mode, of the thread that asked */
 };
 
 /* Decides and writes the sentence (sentence_bytes long, always terminated; MS_SENTENCE_BYTES are

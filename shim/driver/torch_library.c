@@ -52,6 +52,7 @@ bool ms_torch_library_find(void)
     atomic_store(&ms_torch_library.usage, ms_elf_function(&elf, TEXT(MS_TORCH_USAGE)));
     atomic_store(&ms_torch_library.out_of_memory,
                  ms_elf_function(&elf, TEXT(MS_TORCH_OUT_OF_MEMORY)));
+    atomic_store(&ms_torch_library.grad_mode, ms_elf_function(&elf, TEXT(MS_TORCH_GRAD_MODE)));
     if (!atomic_exchange(&found, true)) {
         note_version(elf.path);
     }
@@ -62,6 +63,18 @@ bool ms_torch_library_will_report(void)
 {
     return ms_torch_library_find() &&
            atomic_load_explicit(&ms_torch_library.usage, memory_order_relaxed) != NULL;
+}
+
+/* c10::GradMode::is_enabled() reads a variable of this thread. */
+enum ms_grad_mode ms_torch_library_grad_mode(void)
+{
+    typedef bool (*is_enabled_t)(void);
+    const is_enabled_t is_enabled =
+        ms_torch_library_find() ? (is_enabled_t)atomic_load(&ms_torch_library.grad_mode) : NULL;
+    if (is_enabled == NULL) {
+        return MS_GRAD_UNKNOWN;
+    }
+    return is_enabled() ? MS_GRAD_ON : MS_GRAD_OFF;
 }
 
 void ms_torch_library_reported(void)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from report_sums import Json, bytes_text, judged_event, ran_out
 
-AT_MOST = re.compile(r"at most (?:batch [\d,]+ instead of [\d,]+|[01]\.\d+ of this )")
+FIRST = r"(?:try .* first \(a start, not a measurement\): )?"
+AT_MOST = re.compile(FIRST + r"at most (?:batch [\d,]+ instead of [\d,]+|[01]\.\d+ of this )")
 FITS = re.compile(r"batch ([\d,]+) instead of ([\d,]+)")
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 # By which words `next` may begin, verdict by verdict.
@@ -19,6 +20,7 @@ ADVICE = {
         "a smaller batch",
         "a smaller model",
         "evaluate with a smaller",
+        "evaluate under torch.no_grad()",
         "hold less",
         "run without MEMSHIM_TORCH=off",
     ),

@@ -331,6 +331,16 @@ OTHER_ERROR = """
     too_much()
 """
 
+GRAD_MODES = """
+    import torch
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        with mode():
+            try:
+                torch.empty(3 << 30, dtype=torch.uint8, device="cuda")
+            except torch.OutOfMemoryError:
+                pass
+"""
+
 
 @harness.needs_torch
 class OutOfMemory(unittest.TestCase):
@@ -434,6 +444,12 @@ class OutOfMemory(unittest.TestCase):
         self.assertEqual([event["verdict"] for event in events], ["not_device", "cap"])
         self.assertIn("gave up after the driver returned error", events[0]["sentence"])
         self.assertEqual([event["rule"]["driver_error"] for event in events], [1, None])
+
+    def test_grad_mode_is_that_of_the_thread_that_asked(self) -> None:
+        job = forked.run_memshim(GRAD_MODES, MEMSHIM_LIMIT="2GiB")
+        job.result.check()
+        events = [event for event in job.only()["oom_events"] if event["source"] == "torch"]
+        self.assertEqual([event["grad_mode"] for event in events], ["on", "off", "off"])
 
     def test_what_a_request_lacks_is_spilled(self) -> None:
         """Where live memory may move to the host, the same request is served."""

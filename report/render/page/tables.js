@@ -149,7 +149,7 @@ function oomTable(view) {
     ...(view.sites?.get(oom.site) ?? {}),
     ...oom,
     place: oom.line ?? "[no call site]",
-    end: `${oom.source}, ${oom.recovered ? "the run went on" : "the run did not go on"}`,
+    end: `${oom.source}, ${oom.outcome}`,
     others: (oom.other_processes ?? []).map(({ pid, name, bytes }) => `${name || "?"} (pid ${pid}) ${bytesText(bytes)}`).join(", "),
   }));
   return groupedTable(view, "ooms", "Out-of-memories", rows, [

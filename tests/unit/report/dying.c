@@ -17,6 +17,7 @@ struct ms_model *model;
 const struct ms_growth *growth;
 struct ms_judgement judgement;
 uint64_t hole_bytes;
+uint8_t grad_mode;
 uint8_t pinned_by;
 
 static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
@@ -165,6 +166,14 @@ void ends(int exit_status)
     growth = &model->survey->devices[0].growth;
 }
 
+void refused_before(uint64_t bytes)
+{
+    struct ms_oom_state state = synthetic_oom(bytes, MS_OOM_TORCH);
+
+    state.site = LOOP_FORWARD;
+    ms_trace_oom(trace, 0, &state);
+}
+
 /* The site asks for more than there is. */
 void dies_at(uint32_t site, uint64_t short_bytes)
 {
@@ -177,6 +186,7 @@ void dies_at(uint32_t site, uint64_t short_bytes)
     state.refused_bytes = requested_bytes;
     state.pinned_by = unseen ? MS_PINNED_BY_TORCH_OFF : pinned_by;
     state.site = site;
+    state.grad_mode = grad_mode;
     ms_trace_oom(trace, 0, &state);
     ends(1);
     cr_assert_neq(ms_judged_fatal(model), SIZE_MAX);

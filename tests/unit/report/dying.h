@@ -16,10 +16,11 @@
 /* On a worker of autograd, with a native stack alone. */
 #define NATIVE_GRADIENT 60u
 
-/* A test may set the first three before it dies; model and what follows are there afterwards. */
+/* A test may set the first four before it dies; model and what follows are there afterwards. */
 extern uint64_t requested_bytes; /* of the call that fails; at first ACTIVATION */
 extern uint8_t pinned_by;        /* enum ms_pinned_by: of those; at first none */
 extern uint64_t hole_bytes;      /* free in chunks when memory ran out, of no use; at first 0 */
+extern uint8_t grad_mode;        /* enum ms_grad_mode, of the call that fails; at first unknown */
 extern ms_trace_t *trace;        /* that is written, until ends() */
 extern struct ms_model *model;
 extern const struct ms_growth *growth;
@@ -41,6 +42,9 @@ void step(int number);
 
 /* The run is over: what was made of it. */
 void ends(int exit_status);
+
+/* A request of a forward pass that was refused, after which the program went on. */
+void refused_before(uint64_t bytes);
 
 /* The site asks for more than there is. */
 void dies_at(uint32_t site, uint64_t short_bytes);

@@ -129,9 +129,8 @@ static void die_in_the_first_forward(void)
 Test(advice, for_a_batch_that_dies_in_its_first_pass_is_half_of_what_passes, .init = begin_batch)
 {
     die_in_the_first_forward();
-    expect_said("  fits   at most batch 937 instead of 1,000: this request then fits, but the rest "
-                "of the step needs more; begin with half of that, batch 468 (a start, not a "
-                "measurement)\n");
+    expect_said("  fits   try batch 468 first (a start, not a measurement): at most batch 937 "
+                "instead of 1,000 passes this request, and the rest of the step needs more\n");
     expect_said("; this one request was 1.00 GiB short, and the rest of the step was still to "
                 "come\n");
 }
@@ -139,8 +138,8 @@ Test(advice, for_a_batch_that_dies_in_its_first_pass_is_half_of_what_passes, .in
 Test(advice, names_no_batch_that_the_program_did_not_name)
 {
     die_in_the_first_forward();
-    expect_said("  fits   at most 0.94 of this batch: this request then fits, but the rest of the "
-                "step needs more; begin with half of that, 0.46 (a start, not a measurement)\n");
+    expect_said("  fits   try 0.46 of this batch first (a start, not a measurement): at most 0.94 "
+                "of this batch passes this request, and the rest of the step needs more\n");
 }
 
 /* Nearly the whole batch passes here: then only that it is too near is known. */
@@ -165,9 +164,83 @@ Test(advice, for_an_evaluation_is_the_batch_that_the_program_named, .init = begi
     requested_bytes = 2 * GIB;
     dies_at(LOOP_EVALUATION, GIB);
     expect_said("of this evaluation's batch (batch ");
-    expect_said(", if it has MEMSHIM_BATCH's 1,000 samples): this request then fits, but what "
-                "comes after it may need more; begin with half of that");
+    expect_said("  fits   try 0.");
+    expect_said(" of this evaluation's batch first (a start, not a measurement): at most ");
+    expect_said(", if it has MEMSHIM_BATCH's 1,000 samples) passes this request, and what comes "
+                "after it may need more\n");
     expect_not_said("the rest of the step");
+}
+
+/* ---- an evaluation, by grad mode ---- */
+
+static void die_in_an_evaluation(uint8_t mode)
+{
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+    }
+    born(LOOP_EVALUATION, 3 * GIB);
+    requested_bytes = GIB;
+    grad_mode = mode;
+    dies_at(LOOP_EVALUATION, MIB);
+}
+
+Test(advice, for_an_evaluation_with_grad_mode_on_is_to_switch_it_off)
+{
+    die_in_an_evaluation(MS_GRAD_ON);
+    expect_said("OUT OF MEMORY in an evaluation (grad mode on), in step ");
+    expect_said("  next   evaluate under torch.no_grad(): grad mode was on, so ");
+}
+
+Test(advice, for_an_evaluation_with_grad_mode_off_is_a_smaller_batch)
+{
+    die_in_an_evaluation(MS_GRAD_OFF);
+    expect_said("  next   evaluate with a smaller batch, or use a larger device: grad mode was off "
+                "already");
+}
+
+Test(advice, for_an_evaluation_of_unknown_grad_mode_names_both)
+{
+    die_in_an_evaluation(MS_GRAD_UNKNOWN);
+    expect_said("OUT OF MEMORY in an evaluation, in step ");
+    expect_said("  next   evaluate with a smaller batch, and under torch.no_grad() if it does not "
+                "yet");
+}
+
+/* ---- what became of each refusal ---- */
+
+Test(advice, names_no_end_of_the_run_before_the_last_refusal)
+{
+    refused_before(2 * GIB);
+    dies(MIB);
+    cr_assert_eq(ms_model_oom_count(model), 2);
+    cr_expect_str_eq(ms_model_oom_outcome(model, 0), "the run went on to another request");
+    cr_expect_str_eq(ms_model_oom_outcome(model, 1), "the run did not go on");
+}
+
+/* ---- copies of the weights ---- */
+
+static void keep_each_step(uint64_t bytes)
+{
+    born(LOOP_PARAMETER, 100 * MIB);
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        born(LOOP_KEPT, bytes);
+    }
+    dies(MIB);
+}
+
+#define OF_COPIES "as much as the model's parameters (100.0 MiB): probably a copy of the weights"
+
+Test(advice, says_that_what_is_kept_is_as_much_as_the_weights)
+{
+    keep_each_step(102 * MIB);
+    expect_said(OF_COPIES);
+}
+
+Test(advice, takes_no_other_amount_for_a_copy)
+{
+    keep_each_step(90 * MIB);
+    expect_not_said("copy of the weights");
 }
 
 /* ---- the optimizer's state that is still to come ---- */

@@ -255,16 +255,18 @@ Test(damage, a_trace_of_the_oldest_version_that_is_read_gives_all_that_it_holds)
     ms_model_delete(model);
 }
 
-/* It grew with versions 3.3, 3.4, 3.9 and 3.10, in the middle of what an entry has. */
+/* It grew with versions 3.3, 3.4, 3.9, 3.10 and 3.12, in the middle of what an entry has. */
 Test(damage, an_out_of_memory_of_each_version_is_known_by_its_size)
 {
     const uint64_t whole = sizeof(struct ms_log_oom), state = sizeof(struct ms_oom_state);
+    const uint64_t of_3_11 = offsetof(struct ms_oom_state, grad_mode);
     const uint64_t of_3_9 = offsetof(struct ms_oom_state, driver_error);
     const uint64_t of_3_8 = offsetof(struct ms_oom_state, shared);
     const uint64_t of_3_3 = offsetof(struct ms_oom_state, terms_known);
     const uint64_t of_3_2 = offsetof(struct ms_oom_state, limit_bytes);
 
     cr_expect_eq(ms_log_oom_state_bytes(whole), state);
+    cr_expect_eq(ms_log_oom_state_bytes(whole - (state - of_3_11)), of_3_11);
     cr_expect_eq(ms_log_oom_state_bytes(whole - (state - of_3_9)), of_3_9);
     cr_expect_eq(ms_log_oom_state_bytes(whole - (state - of_3_8)), of_3_8);
     cr_expect_eq(ms_log_oom_state_bytes(whole - (state - of_3_3)), of_3_3);
