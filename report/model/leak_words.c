@@ -100,7 +100,8 @@ static void add_each_time(const struct ms_leak *leak, const char *in, struct ms_
     ms_buffer_format(out, "%s%s more%s ", less ? "up to " : "", MS_BYTES(leak->bytes_each_time),
                      in);
     add_times(all, out);
-    ms_buffer_format(out, ", %s in all", MS_BYTES(all->grown_bytes));
+    ms_buffer_format(out, ", %s in all%s", MS_BYTES(all->grown_bytes),
+                     all->round == MS_ROUND_CALL ? " before the latest one" : "");
 }
 
 static const char *why_likely(const struct ms_leak *leak)

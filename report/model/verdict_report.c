@@ -581,6 +581,11 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     judgement->past_steps = judgement->rising_since_step = 0;
     judgement->rest_follows = false;
     judgement->state_to_come_bytes = 0;
+    /* Found by the amount alone, it is of steps that were not seen. */
+    if (judgement->leak->all.rounds > 0 && judgement->leak->all.every <= 0 &&
+        ms_tensors_unseen(model, &at->record.state)) {
+        judgement->step = 0;
+    }
     if (judgement->leak->all.round == MS_ROUND_STEP) {
         judgement->further_steps =
             further(&at->record.state, judgement->short_bytes, bytes_per_step(growth));

@@ -283,20 +283,45 @@ static uint64_t sum_loaded(const struct ms_model *model, uint64_t device,
     return bytes;
 }
 
-/* A checkpoint that was loaded onto the device, and copied into the model, is there twice. */
-static void add_loaded(const struct ms_model *model, const struct ms_judgement *judgement,
-                       const struct ms_model_oom *oom, struct ms_buffer *out)
+/* A checkpoint that was loaded onto the device, and copied into the model, is there twice. Returns
+ * its bytes; 0: there is none. */
+static uint64_t find_loaded(const struct ms_model *model, const struct ms_judgement *judgement,
+                            const struct ms_model_oom *oom, uint32_t *site)
 {
     const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, ms_judged_fatal(model));
     uint64_t parameters_bytes = 0;
-    uint32_t site = 0;
     const uint64_t bytes =
-        moment ? sum_loaded(model, oom->device, moment, &site, &parameters_bytes) : 0;
+        moment ? sum_loaded(model, oom->device, moment, site, &parameters_bytes) : 0;
 
-    if (judgement->verdict == MS_VERDICT_GROWTH || bytes == 0 ||
-        bytes < moment->live_bytes / LOADED_PARTS || parameters_bytes < bytes / COPIED_PARTS) {
-        return;
-    }
+    return judgement->verdict != MS_VERDICT_GROWTH && bytes > 0 &&
+                   bytes >= moment->live_bytes / LOADED_PARTS &&
+                   parameters_bytes >= bytes / COPIED_PARTS
+               ? bytes
+               : 0;
+}
+
+/* Whether without it nothing would have been short: then it comes before all else. */
+static bool is_loaded_to_blame(const struct ms_judgement *judgement, uint64_t loaded_bytes)
+{
+    return (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP) &&
+           judgement->short_bytes > 0 && loaded_bytes >= judgement->short_bytes;
+}
+
+static void add_loaded_first(const struct ms_model *model, uint64_t bytes, uint32_t site,
+                             struct ms_buffer *out)
+{
+    ms_buffer_format(out,
+                     "load the checkpoint onto the host (map_location=\"cpu\"), and let go of it "
+                     "once the model has copied it: %s of the live bytes, more than was short, "
+                     "were loaded from a file at ",
+                     MS_BYTES(bytes));
+    ms_site_add_line(model, site, out);
+    ms_buffer_add(out, "; or ");
+}
+
+static void add_loaded(const struct ms_model *model, uint64_t bytes, uint32_t site,
+                       struct ms_buffer *out)
+{
     ms_buffer_format(out, "         %s of the live bytes were loaded from a file at ",
                      MS_BYTES(bytes));
     ms_site_add_line(model, site, out);
@@ -391,12 +416,23 @@ void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
         add_lengthened(judgement, oom, out);
         return;
     }
-    ms_buffer_format(out, "  next   %s", advice(model, judgement, oom));
+
+    uint32_t site = 0;
+    const uint64_t loaded_bytes = find_loaded(model, judgement, oom, &site);
+    const bool loaded_first = is_loaded_to_blame(judgement, loaded_bytes);
+
+    ms_buffer_add(out, "  next   ");
+    if (loaded_first) {
+        add_loaded_first(model, loaded_bytes, site, out);
+    }
+    ms_buffer_add(out, advice(model, judgement, oom));
     add_below_cap(judgement, oom, out);
     add_missing(judgement, out);
     add_beside(model, judgement, oom, out);
     add_captured(model, judgement, oom, out);
     add_first_step(model, judgement, oom, out);
-    add_loaded(model, judgement, oom, out);
+    if (loaded_bytes > 0 && !loaded_first) {
+        add_loaded(model, loaded_bytes, site, out);
+    }
     add_copies(model, judgement, out);
 }

@@ -15,6 +15,7 @@ AT_MOST = re.compile(FIRST + r"at most (?:batch [\d,]+ instead of [\d,]+|[01]\.\
 FITS = re.compile(r"batch ([\d,]+) instead of ([\d,]+)")
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 # By which words `next` may begin, verdict by verdict.
+LOADED = "load the checkpoint onto the host"
 ADVICE = {
     "demand": (
         "a smaller batch",
@@ -23,11 +24,13 @@ ADVICE = {
         "evaluate under torch.no_grad()",
         "hold less",
         "run without MEMSHIM_TORCH=off",
+        LOADED,
     ),
     "cap": (
         "a larger MEMSHIM_FRACTION",
         "a larger MEMSHIM_LIMIT",
         "raise or remove per_process_memory_fraction",
+        LOADED,
     ),
     "fragmentation": (
         "run without",

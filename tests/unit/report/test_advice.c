@@ -368,8 +368,8 @@ Test(advice, tells_growth_of_calls_as_such)
         died(input, MIB);
     }
     dies(MIB);
-    expect_said("has kept 100.0 MiB more with each of 10 calls of a model, 1000.0 MiB in all; only "
-                "likely, as no step ended in between.\n");
+    expect_said("has kept 100.0 MiB more with each of 10 calls of a model, 1000.0 MiB in all "
+                "before the latest one; only likely, as no step ended in between.\n");
 }
 
 /* ---- a block that is made anew, and longer ---- */

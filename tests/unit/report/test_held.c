@@ -30,9 +30,24 @@ Test(held, a_checkpoint_that_is_there_twice)
     died(born(LOOP_FORWARD, ACTIVATION), ACTIVATION);
     born(LOOP_GRADIENT, GRADIENT);
     dies_at(LOOP_UPDATE, MIB);
+    expect_said(
+        "  next   load the checkpoint onto the host (map_location=\"cpu\"), and let go of it "
+        "once the model has copied it: 12.0 MiB of the live bytes, more than was short, "
+        "were loaded from a file at train.py in <module>; or a smaller model, ");
+    expect_not_said("the optimizer had not yet created all of its state");
+}
+
+/* Without it, the request would have failed as well. */
+Test(held, a_checkpoint_that_is_less_than_was_short_comes_second)
+{
+    born(LOOP_PARAMETER, GRADIENT);
+    born(LOOP_LOADED, 3 * GRADIENT);
+    died(born(LOOP_FORWARD, ACTIVATION), ACTIVATION);
+    born(LOOP_GRADIENT, GRADIENT);
+    dies_at(LOOP_UPDATE, 4 * GRADIENT);
+    expect_said("  next   a smaller model, ");
     expect_said(" of the live bytes were loaded from a file at train.py in <module>: if the model "
                 "has copied them, load onto the host");
-    expect_not_said("the optimizer had not yet created all of its state");
 }
 
 /* The step that died had a backward pass as well: the one before did not have two. */

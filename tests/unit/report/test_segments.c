@@ -119,6 +119,7 @@ Test(segments, of_more_than_a_step_needs_are_likely)
 {
     ask_in_backward_passes(40);
     cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(judgement.step, 0, "which one it was is not seen");
     expect_said(" has asked for 20.0 MiB more in segments 40 times, 800.0 MiB in all; only likely, "
                 "as only the amount shows it: no one step needs so much; which line keeps ");
 }
