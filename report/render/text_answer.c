@@ -339,12 +339,13 @@ static void add_factor(const struct ms_model *model, const struct ms_judgement *
 
     ms_buffer_add(out, "  fits   ");
     if (samples > 0) {
-        ms_buffer_format(out, "batch %s instead of %s (~)", MS_COUNT(samples), MS_COUNT(batch));
+        ms_buffer_format(out, "batch %s instead of %s, for the whole step (~)", MS_COUNT(samples),
+                         MS_COUNT(batch));
     } else if (batch > 0) {
         ms_buffer_add(out, "not even a batch of one sample (~)");
     } else {
         /* Rounded down: the whole batch has failed. */
-        ms_buffer_format(out, "%s of this batch (~)",
+        ms_buffer_format(out, "%s of this batch, for the whole step (~)",
                          DECIMAL((int64_t)(judgement->fitting_factor * 100) * 10000));
     }
     ms_buffer_add(out, "\n");
@@ -404,8 +405,10 @@ static void add_pins(const struct ms_model *model, int device, uint64_t short_by
     }
 }
 
-/* Where grad mode is on, an evaluation keeps what nobody needs. */
-static void add_evaluation(const struct ms_model_oom *oom, struct ms_buffer *out)
+/* Where grad mode is on, an evaluation keeps what nobody needs. Where it is off, a call of a model
+ * may be one that is not known as an evaluation yet. */
+static void add_evaluation(const struct ms_model *model, const struct ms_model_oom *oom,
+                           struct ms_buffer *out)
 {
     static const char *const modes[] = {
         [MS_GRAD_UNKNOWN] = "",
@@ -416,6 +419,10 @@ static void add_evaluation(const struct ms_model_oom *oom, struct ms_buffer *out
 
     if (oom->evaluating) {
         ms_buffer_format(out, "in an evaluation%s, ", mode <= MS_GRAD_ON ? modes[mode] : "");
+    } else if (mode == MS_GRAD_OFF &&
+               ms_landmarks_of(model->landmarks, oom->record.state.site)->doing ==
+                   MS_DOING_FORWARD) {
+        ms_buffer_add(out, "with grad mode off, ");
     }
 }
 
@@ -444,7 +451,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
 
     ms_judge(model, index, &judgement);
     ms_buffer_add(out, "OUT OF MEMORY ");
-    add_evaluation(oom, out);
+    add_evaluation(model, oom, out);
     add_step(model, oom, judgement.step, out);
     ms_buffer_format(out, "after %s", MS_DURATION(oom->time_ns));
     if (name_device) {

@@ -135,6 +135,19 @@ Test(advice, for_a_batch_that_dies_in_its_first_pass_is_half_of_what_passes, .in
                 "come\n");
 }
 
+/* Once a backward pass has begun, the figure is of all that the step asks for. */
+Test(advice, for_a_batch_that_dies_in_a_backward_pass_is_one_for_the_whole_step,
+     .init = begin_batch)
+{
+    born(LOOP_PARAMETER, 256 * MIB);
+    step(1);
+    born(LOOP_FORWARD, 3 * GIB);
+    born(LOOP_GRADIENT, 256 * MIB);
+    requested_bytes = GIB;
+    dies_at(LOOP_GRADIENT, 512 * MIB);
+    expect_said(" instead of 1,000, for the whole step (~)\n");
+}
+
 Test(advice, names_no_batch_that_the_program_did_not_name)
 {
     die_in_the_first_forward();
@@ -204,6 +217,33 @@ Test(advice, for_an_evaluation_of_unknown_grad_mode_names_both)
     expect_said("OUT OF MEMORY in an evaluation, in step ");
     expect_said("  next   evaluate with a smaller batch, and under torch.no_grad() if it does not "
                 "yet");
+}
+
+/* The first call of an evaluation is not known as one; a checkpointed part of a model has it off
+ * as well. */
+Test(advice, says_of_a_models_call_that_grad_mode_was_off)
+{
+    step(1);
+    grad_mode = MS_GRAD_OFF;
+    dies(MIB);
+    expect_said("OUT OF MEMORY with grad mode off, in step 2 (1 completed), after ");
+}
+
+Test(advice, says_nothing_of_grad_mode_where_it_is_on_in_training)
+{
+    step(1);
+    grad_mode = MS_GRAD_ON;
+    dies(MIB);
+    expect_not_said("grad mode");
+}
+
+/* An optimizer computes without it. */
+Test(advice, says_nothing_of_grad_mode_of_an_optimizer)
+{
+    step(1);
+    grad_mode = MS_GRAD_OFF;
+    dies_at(LOOP_UPDATE, MIB);
+    expect_not_said("grad mode");
 }
 
 /* ---- what became of each refusal ---- */
