@@ -41,7 +41,7 @@ source_date() { git -C "$MEMSHIM_ROOT" log -1 --format=%ct 2>/dev/null || date +
 
 # auditwheel in an environment of its own.
 need_wheel_tools() {
-    install_packages "${PACKAGING_PACKAGES[@]}"
+    install_packages patchelf
     if ! [[ -x $WORK/tools/bin/auditwheel ]]; then
         python3 -m venv "$WORK/tools"
         retry "$WORK/tools/bin/pip" --disable-pip-version-check -q install "${WHEEL_TOOLS[@]}" ||

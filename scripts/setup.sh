@@ -19,9 +19,10 @@ LINT_PACKAGES=(clang clang-format clang-tidy shellcheck)
 # The page's browser; and protoc, which reads the profile that a report writes.
 BROWSER_PACKAGES=(chromium protobuf-compiler)
 # What makes packages (scripts/package.sh), and the tests of them and of scripts/clusters; Prometheus
-# for its promtool.
+# for its promtool, sshfs for a network file system. Who completes a command line and who shows a
+# manual page are the shells and mandoc.
 PACKAGING_PACKAGES=(patchelf prometheus prometheus-node-exporter slurmctld slurmd slurm-client munge
-    libslurm-dev)
+    libslurm-dev sshfs openssh-sftp-server zsh fish mandoc)
 BENCH_PACKAGES=(libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
 # apart.

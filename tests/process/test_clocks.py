@@ -3,13 +3,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+import socket
+import subprocess
+import time
 import unittest
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from machine import CLI, MIB, PROGRAMS, SHIM, ProcessTest, process_folders, program, report_of, run
+from machine import (
+    CLI,
+    MIB,
+    PROGRAMS,
+    SHIM,
+    ProcessTest,
+    process_folders,
+    program,
+    report_of,
+    run,
+    start,
+)
 
 CLOCK = PROGRAMS / "libclock_ahead.so"
 TOO_LITTLE = 80 * MIB
@@ -17,6 +34,28 @@ TOO_LITTLE = 80 * MIB
 
 def began(report: dict[str, Any]) -> float:
     return datetime.fromisoformat(report["process"]["start_time"]).timestamp()
+
+
+@contextlib.contextmanager
+def serve(server: str, folder: Path, mounted: Path) -> Iterator[str]:
+    """Serves a folder by SFTP and mounts that. Yields why it could not, or nothing."""
+    ours, its = socket.socketpair()
+    with ours, its:
+        serving = subprocess.Popen([server], stdin=its.fileno(), stdout=its.fileno())
+        mount = ["sshfs", f":{folder}", str(mounted), "-f", "-o", "passive"]
+        mounting = subprocess.Popen(
+            mount, stdin=ours.fileno(), stdout=ours.fileno(), stderr=subprocess.PIPE
+        )
+        try:
+            while mounting.poll() is None and not mounted.is_mount():
+                time.sleep(0.05)
+            assert mounting.stderr is not None
+            yield "" if mounting.poll() is None else mounting.stderr.read().decode().strip()
+        finally:
+            subprocess.run(["umount", "-l", mounted], capture_output=True)
+            for process in (mounting, serving):
+                process.terminate()
+                process.communicate()
 
 
 class Clocks(ProcessTest):
@@ -28,10 +67,10 @@ class Clocks(ProcessTest):
         if tried.status != 0:
             self.skipTest(f"no namespaces here: {tried.stderr.strip()}")
 
-    def on(self, host: str, rank: int, ahead_s: int) -> None:
+    def on(self, host: str, rank: int, ahead_s: int, output: Path | None = None) -> None:
         command = 'hostname "$0"; exec env "LD_PRELOAD=$1" "$2"'
         settings: dict[str, Any] = {
-            "MEMSHIM_OUTPUT": self.output,
+            "MEMSHIM_OUTPUT": output or self.output,
             "MEMSHIM_LIMIT": TOO_LITTLE,
             "SIMGPU_CONTEXT": 16 * MIB,
             "MEMSHIM_RUN_ID": "77",
@@ -75,6 +114,35 @@ class Clocks(ProcessTest):
         text = self.report_of_all()
         self.assertIn("rank 0 died first, by the hosts' own clocks:", text)
         self.assertNotIn("'s clock was", text)
+
+    def test_over_a_network_file_system(self) -> None:
+        """SFTP, whose dates are whole seconds: the server's, and who is killed leaves its trace."""
+        server = "/usr/lib/openssh/sftp-server"
+        if shutil.which("sshfs") is None or not Path(server).exists():
+            self.skipTest("sshfs is not installed")
+        mounted = self.folder / "mounted"
+        self.output.mkdir()
+        mounted.mkdir()
+        with serve(server, self.output, mounted) as problem:
+            if problem:
+                self.skipTest(f"nothing can be mounted here: {problem}")
+            self.on("node1", 0, 100, mounted)
+            self.on("node2", 1, 0, mounted)
+            killed = start(
+                [program("trainer"), "--steps", "100000"],
+                shim=True,
+                MEMSHIM_OUTPUT=mounted,
+                MEMSHIM_RUN_ID="killed",
+            )
+            assert killed.stdout is not None
+            self.assertIn("step", killed.stdout.readline())
+            killed.kill()
+            killed.communicate()
+            said = run([CLI, "report", mounted / "killed"]).check().stdout
+        self.assertIn("was killed", said)
+        text = self.report_of_all()
+        self.assertIn("rank 0 died first, by the output folder's clock:", text)
+        self.assertRegex(text, r"node1's clock was 1 m \d\d s ahead of the output folder's\.")
 
     def test_one_timeline(self) -> None:
         self.on("node1", 0, 100)

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import time
 import unittest
 import urllib.error
@@ -131,21 +132,26 @@ class Kubernetes(unittest.TestCase):
                     self.assertIn(f"{name} ", known)
 
 
-RAY_JOB = """
+# How a task, an actor or a worker of Ray allocates: through the driver's interface.
+RAY_TAKES = """
 import ctypes, os, sys, time
 import ray
 
 settings = dict(word.split("=", 1) for word in sys.argv[1:])
 
+def take(mib):
+    cu = ctypes.CDLL("libcuda.so.1")
+    at, context, device = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_int()
+    assert cu.cuInit(0) == 0 and cu.cuDeviceGet(ctypes.byref(device), 0) == 0
+    assert cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+    assert cu.cuCtxSetCurrent(context) == 0
+    return cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(mib << 20))
+"""
+RAY_ACTORS = """
 @ray.remote(max_restarts=1, runtime_env={"env_vars": settings})
 class Trainer:
     def take(self, mib):
-        cu = ctypes.CDLL("libcuda.so.1")
-        at, context, device = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_int()
-        assert cu.cuInit(0) == 0 and cu.cuDeviceGet(ctypes.byref(device), 0) == 0
-        assert cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
-        assert cu.cuCtxSetCurrent(context) == 0
-        return cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(mib << 20))
+        return take(mib)
     def die(self):
         os._exit(1)
 
@@ -164,13 +170,30 @@ for _ in range(60):
         time.sleep(1)
 ray.shutdown()
 """
+RAY_TRAIN = """
+import ray.train
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+def work():
+    assert take(8 * (1 + ray.train.get_context().get_world_rank())) == 0
+
+ray.init(num_cpus=4, include_dashboard=False)
+DataParallelTrainer(
+    work,
+    scaling_config=ray.train.ScalingConfig(num_workers=2),
+    run_config=ray.train.RunConfig(
+        name="of-two", storage_path=os.getcwd(), worker_runtime_env={"env_vars": settings}
+    ),
+).fit()
+ray.shutdown()
+"""
 
 
 class Ray(ProcessTest):
-    def test_actors(self) -> None:
-        """Two workers, one of which is started again: each has its trace, in one run."""
+    def peaks(self, job: str) -> list[int]:
+        """Of the processes of the one run that a job of Ray's makes, in MiB."""
         python = Path(need(self, "ray")).parent / "python"
-        (self.folder / "job.py").write_text(RAY_JOB)
+        (self.folder / "job.py").write_text(RAY_TAKES + job)
         settings = {
             "LD_PRELOAD": SHIM,
             "LD_LIBRARY_PATH": SIMGPU,
@@ -178,14 +201,36 @@ class Ray(ProcessTest):
             "MEMSHIM_RUN_ID": "train-1",
         }
         words = [f"{name}={value}" for name, value in settings.items()]
-        run([str(python), str(self.folder / "job.py"), *words]).check()
+        run([str(python), "job.py", *words], cwd=self.folder).check()
         run([CLI, "report", self.output]).check()
-        peaks = [
-            report_of(folder)["devices"][0]["peak_live_bytes"]
+        return sorted(
+            report_of(folder)["devices"][0]["peak_live_bytes"] // MIB
             for folder in self.output.glob("train-1/*")
             if folder.is_dir()
-        ]
-        self.assertEqual(sorted(peaks), [8 * MIB, 16 * MIB, 24 * MIB])
+        )
+
+    def test_actors(self) -> None:
+        """Two workers, one of which is started again: each has its trace, in one run."""
+        self.assertEqual(self.peaks(RAY_ACTORS), [8, 16, 24])
+
+    def test_train(self) -> None:
+        """The workers of Ray Train; its controller uses no device and leaves nothing."""
+        self.assertEqual(self.peaks(RAY_TRAIN), [8, 16])
+
+
+PYTHON_JOB = """
+import ctypes
+cu = ctypes.CDLL("libcuda.so.1")
+context, device = ctypes.c_void_p(), ctypes.c_int()
+assert cu.cuInit(0) == 0 and cu.cuDeviceGet(ctypes.byref(device), 0) == 0
+assert cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+assert cu.cuCtxSetCurrent(context) == 0
+def take(mib):
+    at = ctypes.c_uint64()
+    assert cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(mib << 20)) == 0
+for _ in range(12):
+    take(8)
+"""
 
 
 class Containers(ProcessTest):
@@ -214,6 +259,29 @@ class Containers(ProcessTest):
         ).check()
         (made,) = process_folders(output)
         self.assertIn("exit 0", (made / "report.txt").read_text())
+
+    def test_barred_calls_and_a_small_shm(self) -> None:
+        """Without the system calls that engines bar, and with less /dev/shm than they give: frames
+        of Python are read, memory moves to the host, and a cap is of all processes of the run."""
+        tried = run(["unshare", "--mount", "true"])
+        if tried.status != 0:
+            self.skipTest(f"no namespaces here: {tried.stderr.strip()}")
+        script = 'mount -t tmpfs -o size=64k tmpfs /dev/shm; exec "$@"'
+        confined = [sys.executable, str(Path(__file__).parent / "confined.py")]
+        isolated = ["unshare", "--mount", "bash", "-euc", script, "in", *confined]
+        self.assertIn("not permitted", run([*isolated, "unshare", "--mount", "true"]).stderr)
+        job = self.folder / "job.py"
+        job.write_text(PYTHON_JOB)
+        options = ["--limit", "80MiB", "--spill", "auto", "--cap-of", "run"]
+        run(
+            [*isolated, str(CLI), "run", *options, "--", sys.executable, str(job)],
+            MEMSHIM_OUTPUT=self.output,
+            SIMGPU_CONTEXT=16 * MIB,
+        ).check()
+        (made,) = process_folders(self.output)
+        text = (made / "report.txt").read_text()
+        self.assertIn("job.py:10 in take", text)
+        self.assertRegex(text, r"spill .* moved to the host")
 
 
 if __name__ == "__main__":
