@@ -162,7 +162,7 @@ make_wheel() {
 
 # make_packages deb|rpm: by cpack, in a build of their own.
 make_packages() {
-    local kind=$1 folder=$WORK/$1 made libraries=lib64
+    local kind=$1 folder=$WORK/$1 made others libraries=lib64
     if [[ $kind == deb ]]; then
         install_packages dpkg-dev lintian
         libraries=lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
@@ -181,6 +181,10 @@ make_packages() {
         say "lintian: clean"
     else
         find "$folder/_CPack_Packages" -name '*.spec' -exec cp {} "$folder" \;
+        for made in "$folder"/*.rpm; do
+            others=$(rpm -qplv "$made" | awk '/^d/ && $NF !~ /memshim|\.build-id/ { printf " %s", $NF }')
+            [[ -z $others ]] || die "$(basename "$made") has folders of other packages:$others"
+        done
     fi
 }
 

@@ -89,6 +89,14 @@ else()
   set(private "^${CMAKE_INSTALL_FULL_LIBDIR}/memshim/.*$")
   set(CPACK_RPM_SPEC_MORE_DEFINE
       "%global __provides_exclude_from ${private}\n%global __requires_exclude_from ${private}")
+  # Folders that are other packages'.
+  set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION
+      ${CMAKE_INSTALL_FULL_LIBDIR}/cmake ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
+      ${CMAKE_INSTALL_FULL_MANDIR} ${CMAKE_INSTALL_FULL_MANDIR}/man1)
+  foreach(folder bash-completion bash-completion/completions fish fish/vendor_completions.d zsh
+                 zsh/site-functions)
+    list(APPEND CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION ${CMAKE_INSTALL_FULL_DATADIR}/${folder})
+  endforeach()
   set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
   set(CPACK_RPM_PACKAGE_RELEASE 1)
   set(CPACK_RPM_MEMSHIM_PACKAGE_SUMMARY "${summary}")
