@@ -18,7 +18,6 @@ class Forks(ProcessTest):
             *map(str, arguments),
             MEMSHIM_SPILL="auto",
             MEMSHIM_SPILL_LIMIT=GIB,
-            MEMSHIM_WAIT_MS=1000,
             SIMGPU_MEMORY=512 * MIB,
             SIMGPU_CONTEXT=16 * MIB,
             SIMGPU_DELAY_US="0-200",
@@ -29,7 +28,7 @@ class Forks(ProcessTest):
         self.assertGreater(only_report(self.output)["devices"][0]["spill"]["spills"], 0)
 
     def test_while_two_threads_run_short(self) -> None:
-        self.job("shortage", 200)
+        self.job("shortage", 200, MEMSHIM_WAIT_MS=1000)
 
     def test_while_one_spills(self) -> None:
         self.job("spill", 8)
@@ -41,7 +40,7 @@ class Forks(ProcessTest):
     def test_a_child_asks_nothing_of_the_loader(self) -> None:
         """It may have been in the midst of another thread's dlopen, and stays so in the child."""
         said = self.folder / "loader"
-        self.job("shortage", 3, LD_DEBUG="bindings", LD_DEBUG_OUTPUT=said)
+        self.job("shortage", 3, MEMSHIM_WAIT_MS=1000, LD_DEBUG="bindings", LD_DEBUG_OUTPUT=said)
         lines = [
             line.split(":", 1)
             for file in self.folder.glob("loader.*")
