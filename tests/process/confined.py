@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command without the system calls that container engines bar: those that the documentation
-of Docker's default seccomp profile names, of x86-64, and what came since. They fail with EPERM;
-clone3 with ENOSYS, as there.
+of Docker's default seccomp profile names, where Linux on x86-64 still has them, and like ones that
+came since. (Of clone, an engine bars some flags alone: it is left.) They fail with EPERM; clone3
+with ENOSYS, as there.
 
     confined.py COMMAND [ARGUMENT...]
 """
