@@ -126,6 +126,14 @@ static size_t end_of_step(const struct ms_site_table *table, size_t count,
     return others || first == count ? after : first;
 }
 
+/* Whether memory that an optimizer asked for lived through the run's last pass, after which nothing
+ * was asked for: the last step may ask for nothing, and state may go before anything from the start
+ * does. */
+static bool outlived_pass(const struct ms_past *past, uint32_t pass, const struct ms_run_end *end)
+{
+    return past->born_phase % 2 == 0 && past->born_phase < pass && is_optimizers(end, past->site);
+}
+
 /* Whether memory that the last step of an optimizer asked for outlived it. */
 static bool outlived_step(const struct ms_past *past, bool after_step, const struct ms_run_end *end)
 {
@@ -147,8 +155,9 @@ void ms_site_past_judge(struct ms_site_table *table, const struct ms_run_end *en
     for (size_t i = count; i-- > 0;) {
         const bool own = past[i].born_phase == table->past_phase;
         const bool in_pass = pass && (own ? i < pass_end : goes_on);
-        const bool at_end =
-            end && (i >= life_end || (own && !pass && outlived_step(&past[i], i >= step_end, end)));
+        const bool at_end = end && (i >= life_end ||
+                                    (own && !pass && outlived_step(&past[i], i >= step_end, end)) ||
+                                    (pass && outlived_pass(&past[i], table->past_phase, end)));
 
         settle_past(table, &past[i],
                     at_end ? ms_lifetime_at_end(past[i].born_phase, table->past_phase, in_pass,

@@ -288,6 +288,16 @@ class DryRun(unittest.TestCase):
         self.assertGreater(rank["kinds"]["optimizer state"], 0)
         self.assertTrue(rank["optimizer_state"])
 
+    def test_state_of_a_step_that_asks_for_nothing(self) -> None:
+        """Momentum is made in the first step; the second asks for no memory, and the run ends."""
+        code = "import torch; m = torch.nn.Linear(256, 256).cuda()\n"
+        code += "o = torch.optim.SGD(m.parameters(), momentum=0.9)\n"
+        code += "for _ in range(2):\n    o.zero_grad()\n"
+        code += "    m(torch.ones(8, 256, device='cuda')).sum().backward()\n    o.step()"
+        (rank,) = answer("--", sys.executable, "-c", code)["ranks"]
+        self.assertTrue(rank["optimizer_state"])
+        self.assertEqual(rank["kinds"]["optimizer state"], 4 * 256 * 257)
+
     def test_dies_after_its_first_step(self) -> None:
         """Its state goes before its parameters, and was made all the same; the line that called
         the optimizer is named, and no number of steps before the answer's."""
