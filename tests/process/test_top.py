@@ -480,19 +480,28 @@ def parse_labels(text: str) -> dict[str, str]:
     return labels
 
 
-def parse_prometheus(text: str) -> dict[str, tuple[str, list[tuple[dict[str, str], float]]]]:
-    """Families of the text format 0.0.4, by name: the type, and samples. Strictly: HELP, TYPE and
-    samples of a family stand together, no sample twice, the last line ends."""
+def parse_prometheus(
+    text: str, suffix: str = ""
+) -> dict[str, tuple[str, list[tuple[dict[str, str], float]]]]:
+    """Families of the text format 0.0.4, by the name of their samples: the type, and samples.
+    Strictly: HELP, TYPE and samples of a family stand together, no sample twice, the last line
+    ends. In OpenMetrics a counter's family lacks its samples' ending."""
     assert text.endswith("\n")
     families: dict[str, tuple[str, list[tuple[dict[str, str], float]]]] = {}
     helped = current = ""
     for line in text[:-1].split("\n"):
         if line.startswith("# HELP "):
             _, _, helped, meaning = line.split(" ", 3)
-            assert helped not in families and meaning and "\\" not in meaning
+            assert (
+                helped not in families
+                and helped + suffix not in families
+                and meaning
+                and "\\" not in meaning
+            )
         elif line.startswith("# TYPE "):
             _, _, current, kind = line.split(" ")
             assert current == helped and kind in ("gauge", "counter")
+            current += suffix if kind == "counter" else ""
             assert (kind == "counter") == current.endswith("_total"), current
             families[current] = (kind, [])
         else:
@@ -538,6 +547,21 @@ class Prometheus(TopTest):
                     self.assertLess(abs(value - wanted / 1e9), 60)
                 else:
                     self.assertAlmostEqual(value, wanted, places=6, msg=name)
+
+    def test_open_metrics(self) -> None:
+        """The same samples; a counter's head has another name, and the end is told."""
+        file = self.folder / "memshim.txt"
+        with self.job() as job:
+            job.do(f"weights {10 * MIB}")
+            self.assertEqual(self.top("--openmetrics", file).check().stdout, "")
+            text = file.read_text()
+            self.assertTrue(text.endswith("\n# EOF\n"))
+            found = parse_prometheus(text.removesuffix("# EOF\n"), suffix="_total")
+            families = self.families()
+            self.assertEqual(found.keys(), families.keys())
+            for name, (kind, samples) in families.items():
+                self.assertEqual((found[name][0], len(found[name][1])), (kind, len(samples)))
+            self.assertEqual(found["memshim_live_bytes"], families["memshim_live_bytes"])
 
     def test_what_ended_holds_nothing(self) -> None:
         with self.job() as job:
@@ -586,9 +610,15 @@ class Prometheus(TopTest):
             watcher.communicate()
         self.assertEqual(watcher.returncode, 0)
 
+    def test_a_name_that_nobody_reads(self) -> None:
+        with self.job():
+            result = self.top("--prometheus", self.folder / "metrics").check()
+            self.assertIn("end in .prom", result.stderr)
+            self.assertEqual(self.top("--prometheus", self.folder / "a.prom").check().stderr, "")
+
     def test_cannot_be_written(self) -> None:
         with self.job():
-            said = self.refused("--prometheus", self.folder / "no" / "such" / "folder")
+            said = self.refused("--prometheus", self.folder / "no" / "such" / "a.prom")
             self.assertIn("cannot write", said)
 
 
@@ -604,6 +634,8 @@ class Wrong(TopTest):
             ["--sites", "x"],
             ["--prometheus"],
             ["--json", "--prometheus", "x.prom"],
+            ["--json", "--openmetrics", "x.txt"],
+            ["--openmetrics"],
             [".", "."],
         ):
             with self.subTest(words):

@@ -199,10 +199,15 @@ static void add_identity(struct ms_buffer *out, const struct ms_top_process *pro
     add_label(out, "rank", number);
 }
 
-static void add_family(struct ms_buffer *out, const struct ms_stat *stat)
+/* In OpenMetrics, a counter's samples end in _total, and its family does not. */
+static void add_family(struct ms_buffer *out, const struct ms_stat *stat, enum ms_top_metrics form)
 {
-    ms_buffer_format(out, "# HELP %s %s\n# TYPE %s %s\n", stat->metric, stat->meaning, stat->metric,
-                     stat->type == MS_STAT_COUNTER ? "counter" : "gauge");
+    const bool counts = stat->type == MS_STAT_COUNTER;
+    const size_t bytes = strlen(stat->metric);
+    const size_t cut = counts && form == MS_TOP_OPENMETRICS ? sizeof("_total") - 1 : 0;
+    const int length = (int)(bytes - cut);
+    ms_buffer_format(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", length, stat->metric, stat->meaning,
+                     length, stat->metric, counts ? "counter" : "gauge");
 }
 
 static void add_device_sample(struct ms_buffer *out, const struct ms_top_process *process,
@@ -234,10 +239,11 @@ static void add_process_sample(struct ms_buffer *out, const struct ms_top_proces
 }
 
 /* A process that does not run holds no memory any more: its row only says that it does not run. */
-void ms_top_prometheus(const struct ms_top_frame *frame, struct ms_buffer *out)
+void ms_top_print_metrics(const struct ms_top_frame *frame, enum ms_top_metrics form,
+                          struct ms_buffer *out)
 {
     for (size_t row = 0; row < MS_PROCESS_STAT_ID_COUNT; row++) {
-        add_family(out, &ms_process_stat_table[row]);
+        add_family(out, &ms_process_stat_table[row], form);
         for (size_t i = 0; i < frame->count; i++) {
             if (frame->processes[i].why[0] == '\0') {
                 add_process_sample(out, &frame->processes[i], row);
@@ -245,7 +251,7 @@ void ms_top_prometheus(const struct ms_top_frame *frame, struct ms_buffer *out)
         }
     }
     for (size_t row = 0; row < MS_STAT_ID_COUNT; row++) {
-        add_family(out, &ms_stat_table[row]);
+        add_family(out, &ms_stat_table[row], form);
         for (size_t i = 0; i < frame->count; i++) {
             const struct ms_top_process *process = &frame->processes[i];
             const bool holds = process->why[0] == '\0' && process->running;
@@ -253,5 +259,8 @@ void ms_top_prometheus(const struct ms_top_frame *frame, struct ms_buffer *out)
                 add_device_sample(out, process, ms_top_device_at(process, d), row);
             }
         }
+    }
+    if (form == MS_TOP_OPENMETRICS) {
+        ms_buffer_add(out, "# EOF\n");
     }
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "allocator/base/clock.h"
+#include "allocator/base/path.h"
 #include "report/read/traces.h"
 #include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/complain.h"
@@ -18,8 +19,9 @@
 #define WHY_BYTES (PATH_MAX + 512)
 
 struct top_call {
-    const char *target; /* null: the newest run */
-    const char *prometheus;
+    const char *target;  /* null: the newest run */
+    const char *metrics; /* the file that is written instead of output, or null */
+    enum ms_top_metrics form;
     uint64_t interval_ns;
     size_t most_sites;
     enum ms_top_sort sort;
@@ -66,7 +68,11 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
     case MS_CLI_TOP_SORT:
         return take_sort(value, &call->sort);
     case MS_CLI_TOP_PROMETHEUS:
-        return ms_cli_take_file(value, &call->prometheus);
+        call->form = MS_TOP_PROMETHEUS;
+        return ms_cli_take_file(value, &call->metrics);
+    case MS_CLI_TOP_OPENMETRICS:
+        call->form = MS_TOP_OPENMETRICS;
+        return ms_cli_take_file(value, &call->metrics);
     case MS_CLI_TOP_ONCE:
         call->once = true;
         return true;
@@ -97,9 +103,10 @@ static int parse(int argc, char **argv, struct top_call *call)
 
     const int status = ms_cli_parse(MS_CLI_TOP, argc, argv, &reader, call);
 
-    if (status < 0 && call->json && call->prometheus != NULL) {
-        return ms_cli_wrong(
-            MS_CLI_TOP, "--prometheus writes a file instead of output; it does not go with --json");
+    if (status < 0 && call->json && call->metrics != NULL) {
+        return ms_cli_wrong(MS_CLI_TOP,
+                            "--%s writes a file instead of output; it does not go with --json",
+                            call->form == MS_TOP_PROMETHEUS ? "prometheus" : "openmetrics");
     }
     return status;
 }
@@ -188,7 +195,7 @@ static bool make_frame(const struct top_call *call, const struct ms_buffer *foun
     sort_rows(frame, call->sort);
     frame->utf8 = ms_terminal_has_blocks();
     frame->width = call->json ? 0 : ms_terminal_width();
-    if (call->most_sites > 0 && call->prometheus == NULL) {
+    if (call->most_sites > 0 && call->metrics == NULL) {
         add_sites(call, frame);
     }
     frame->unix_ns = ms_clock_unix_ns();
@@ -247,14 +254,14 @@ static void show(const struct top_call *call, const struct ms_top_frame *frame,
     }
 }
 
-static int save_prometheus(const struct top_call *call, const struct ms_top_frame *frame)
+static int save_metrics(const struct top_call *call, const struct ms_top_frame *frame)
 {
     struct ms_buffer text = {0};
-    ms_top_prometheus(frame, &text);
-    const int error = ms_buffer_save(&text, call->prometheus);
+    ms_top_print_metrics(frame, call->form, &text);
+    const int error = ms_buffer_save(&text, call->metrics);
     ms_buffer_free(&text);
     if (error != 0) {
-        ms_complain("memshim top: cannot write %s: %s", call->prometheus, strerror(error));
+        ms_complain("memshim top: cannot write %s: %s", call->metrics, strerror(error));
     }
     return error != 0 ? 1 : 0;
 }
@@ -268,8 +275,8 @@ static int print_once(const struct top_call *call, const struct ms_buffer *found
     int status = 1;
     if (!make_frame(call, found, &frame)) {
         ms_complain("memshim top: out of memory");
-    } else if (call->prometheus != NULL) {
-        status = save_prometheus(call, &frame) | (is_whole(&frame) ? 0 : 1);
+    } else if (call->metrics != NULL) {
+        status = save_metrics(call, &frame) | (is_whole(&frame) ? 0 : 1);
     } else {
         show(call, &frame, screen);
         status = is_whole(&frame) ? 0 : 1;
@@ -304,8 +311,8 @@ static bool obey(struct top_call *call, int key)
 
 static int watch(struct top_call *call, struct ms_buffer *found)
 {
-    struct screen screen = {.terminal = !call->json && call->prometheus == NULL &&
-                                        isatty(STDOUT_FILENO) == 1};
+    struct screen screen = {.terminal =
+                                !call->json && call->metrics == NULL && isatty(STDOUT_FILENO) == 1};
     char why[WHY_BYTES];
     ms_terminal_begin(screen.terminal);
     do {
@@ -330,9 +337,13 @@ int ms_cli_top(int argc, char **argv)
     if (status >= 0) {
         return status;
     }
+    if (call.form == MS_TOP_PROMETHEUS && !ms_name_ends_with(call.metrics, ".prom")) {
+        ms_complain("memshim top: node_exporter reads files that end in .prom; %s does not",
+                    call.metrics);
+    }
     if (!find(&call, &found, why, sizeof(why))) {
         /* A permanent collector of figures may be started before the first run. */
-        const bool waits = call.prometheus != NULL && !call.once;
+        const bool waits = call.metrics != NULL && !call.once;
         ms_complain("memshim top: %s%s", why, waits ? "; waiting for one" : "");
         if (!waits) {
             return 1;

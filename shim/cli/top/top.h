@@ -101,8 +101,13 @@ struct ms_top_frame {
 void ms_top_text(const struct ms_top_frame *frame, struct ms_buffer *out);
 void ms_top_json(const struct ms_top_frame *frame, struct ms_buffer *out); /* one line */
 
-/* Prints the text for node_exporter's textfile collector. */
-void ms_top_prometheus(const struct ms_top_frame *frame, struct ms_buffer *out);
+/* The two text forms of metrics. They differ in a counter's name in its head, and in the end. A
+ * text cannot be both: node_exporter's textfile collector reads Prometheus' own form (0.0.4), and
+ * OpenMetrics 1.0 forbids that head. */
+enum ms_top_metrics { MS_TOP_NO_METRICS, MS_TOP_PROMETHEUS, MS_TOP_OPENMETRICS };
+
+void ms_top_print_metrics(const struct ms_top_frame *frame, enum ms_top_metrics form,
+                          struct ms_buffer *out);
 
 /* "running", "ended", "killed", "unknown". */
 const char *ms_top_state_name(enum ms_top_state state);
