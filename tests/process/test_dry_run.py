@@ -147,6 +147,14 @@ class DryRun(DryRunTest):
         self.assertTrue(Path(answer["report"]).is_relative_to(self.folder))
         self.assertTrue(list(Path(answer["report"]).glob("*/*/report.txt")))
 
+    def test_shared_memory_of_a_block(self) -> None:
+        """By the card: kernels that need more than one of another capability has are launched."""
+        code = PROGRAM + "call('cuDeviceGetAttribute', ctypes.byref(count), 97, 0)\n"
+        code += "print('shared', count.value >> 10, flush=True)"
+        for card, kib in (("t4", 64), ("a100-40gb", 163), ("rtx4090", 99), ("h200", 227)):
+            result = self.dry_run("--gpu", card, "--", sys.executable, "-c", code)
+            self.assertIn(f"shared {kib}\n", result.stderr, card)
+
     def test_size_and_number(self) -> None:
         result, _ = self.answer("--gpu", "3GiB", "--gpus", "2", *self.program())
         lines = [line for line in result.check().stderr.splitlines() if str(3 << 30) in line]

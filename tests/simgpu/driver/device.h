@@ -53,6 +53,12 @@ struct sim_device *sim_device_of(CUdevice device);
 /* cuDeviceGetAttribute's answer; 0 for unknown attributes. */
 int sim_attribute(const struct sim_device *device, CUdevice_attribute number);
 
+/* Shared memory of a processor, and the most that a block may have of it, by compute capability: as
+ * in the programming guide's table. */
+#define SIM_SHARED_RESERVED 1024 /* for each block, from capability 8.0 on */
+int sim_shared_bytes(void);
+int sim_block_shared_bytes(void);
+
 /* Allocates addresses of a device's arena, and charges them to it: small sizes share granules,
  * others get whole granules. charged_bytes: the size of the block, to be passed to sim_arena_free
  * with the address. CUDA_ERROR_OUT_OF_MEMORY. */

@@ -15,8 +15,6 @@
 #define WARP_SIZE       32
 #define THREADS_PER_SM  1536
 #define BLOCKS_PER_SM   24
-#define SHARED_PER_SM   102400
-#define SHARED_RESERVED 1024
 #define MULTIPROCESSORS 128
 
 /* ---- launches ---------------------------------------------------------------------------------
@@ -132,7 +130,7 @@ CUresult sim_launch_prepare(struct sim_launch *launch, CUfunction function, cons
         grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535 || (parameters && extra)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (shared_bytes > 101376) {
+    if (shared_bytes > (unsigned)sim_block_shared_bytes()) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult status = copy_parameters(launch, parameters, extra);
@@ -373,7 +371,7 @@ static int active_blocks(int block_size, size_t dynamic_shared)
 {
     int warps = (block_size + WARP_SIZE - 1) / WARP_SIZE;
     int by_threads = THREADS_PER_SM / (warps * WARP_SIZE);
-    int by_shared = (int)(SHARED_PER_SM / (dynamic_shared + SHARED_RESERVED));
+    int by_shared = (int)((size_t)sim_shared_bytes() / (dynamic_shared + SIM_SHARED_RESERVED));
     int blocks = by_threads < by_shared ? by_threads : by_shared;
     return blocks < BLOCKS_PER_SM ? blocks : BLOCKS_PER_SM;
 }
@@ -450,8 +448,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
     if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    size_t each = SHARED_PER_SM / (size_t)numBlocks;
-    *dynamicSmemSize = each > SHARED_RESERVED ? each - SHARED_RESERVED : 0;
+    size_t each = (size_t)sim_shared_bytes() / (size_t)numBlocks;
+    *dynamicSmemSize = each > SIM_SHARED_RESERVED ? each - SIM_SHARED_RESERVED : 0;
     return CUDA_SUCCESS;
 }
 
