@@ -302,9 +302,14 @@ static void take_seen(struct ms_sampler *sampler, struct ms_buffer *growing)
 
     /* The records did not reach the other steps. */
     growth->clock.count = sampler->next_sample;
+    if (growth->clock.by_time && (growth->clock.count < MS_GROWTH_FEWEST ||
+                                  sampler->model->duration_ns < MS_GROWTH_TIME_NS)) {
+        growth->why = "the run is too short";
+        return;
+    }
     if (growth->clock.count < MS_GROWTH_FEWEST) {
-        growth->why = growth->clock.by_time ? "the run is too short" : "fewer than 8 steps";
-        if (growth->clock.by_time || !ms_model_fatal_oom(sampler->model)) {
+        growth->why = "fewer than 8 steps";
+        if (!ms_model_fatal_oom(sampler->model)) {
             return;
         }
     } else {

@@ -207,6 +207,8 @@ Test(survey, without_steps_growth_is_by_time)
     const struct ms_survey_device *device = survey(MS_SURVEY_SUMS);
 
     cr_expect(device->growth.clock.by_time);
+    cr_expect_not(device->growth.known, "it is still starting up");
+    cr_expect_not_null(device->growth.why);
     cr_expect_not(device->headroom.known);
     cr_expect_not_null(device->headroom.why);
 }
