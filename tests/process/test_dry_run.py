@@ -696,7 +696,7 @@ for _ in range(60):
         lines = ["MemAvailable: 100000 kB" if "MemAvailable" in line else line for line in said]
         (self.folder / "meminfo").write_text("\n".join(lines) + "\n")
         program = self.folder / "program.py"
-        program.write_text(f"{PROGRAM}\ninput()")
+        program.write_text(f"{PROGRAM}\nimport time; time.sleep(60)")
         dry_run = f"{CLI} dry-run --schedules one --host-memory 2GiB -- {sys.executable} {program}"
         result = self.unshared(f"mount --bind meminfo /proc/meminfo && {dry_run}")
         self.assertEqual(result.status, 1, result.describe())
