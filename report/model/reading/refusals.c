@@ -97,6 +97,16 @@ void ms_refusals_meet(struct ms_refusals *refusals, uint64_t device, uint64_t by
     refusals->smallest_open[device] = smallest;
 }
 
+/* Whether an allocator that was refused `before` asks for `now` in its place: for as much, or for
+ * nine tenths of it, as allocators do that carve up what they get (kBackpedalFactor in the
+ * bfc_allocator.cc of TensorFlow, bfc_arena.cc of ONNX Runtime; a float, rounded to 256 bytes). */
+static bool stands_for(uint64_t now_bytes, uint64_t before_bytes)
+{
+    const uint64_t less = before_bytes - before_bytes / 10;
+
+    return now_bytes == before_bytes || ms_apart(now_bytes, less) <= 256 + before_bytes / 4096;
+}
+
 /* Whether a request repeats a refused one, as an allocator (JAX's) or a persistent program does: if
  * almost nothing came or went in between, it is the same event. Each of PyTorch's own errors is for
  * a separate request of the program's. */
@@ -107,7 +117,7 @@ static bool asked_again(const struct ms_model *model, const struct ms_model_oom 
     const struct ms_oom_state *b = &now->record.state;
 
     return before->device == now->device && a->source == MS_OOM_DRIVER &&
-           b->source == MS_OOM_DRIVER && a->requested_bytes == b->requested_bytes &&
+           b->source == MS_OOM_DRIVER && stands_for(b->requested_bytes, a->requested_bytes) &&
            ms_apart(a->live_bytes, b->live_bytes) < a->requested_bytes / SAME_PARTS &&
            now->record.allocations - before->record.allocations <= SAME_ALLOCATIONS &&
            before->recovered == now->recovered && before->verdict == now->verdict &&

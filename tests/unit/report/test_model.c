@@ -103,6 +103,23 @@ Test(model, what_is_asked_anew_is_an_event_of_its_own)
     ms_model_delete(model);
 }
 
+/* An arena that asks for nine tenths each time (ONNX Runtime's, TensorFlow's). */
+Test(model, an_arena_that_asks_for_less_is_one_event)
+{
+    ms_trace_t *trace = begin();
+
+    for (uint64_t bytes = 32 * GIB; bytes > 25 * GIB; bytes = (bytes / 10 * 9 + 255) / 256 * 256) {
+        fail(trace, bytes, MS_OOM_DRIVER);
+    }
+
+    struct ms_model *model = end(trace, false, 1);
+
+    cr_assert_eq(ms_model_oom_count(model), 1);
+    cr_expect_eq(ms_model_oom_at(model, 0)->times, 3);
+    cr_expect_lt(ms_model_oom_at(model, 0)->record.state.requested_bytes, 26 * GIB);
+    ms_model_delete(model);
+}
+
 /* A batch finder: too large, then smaller ones, many of them. */
 Test(model, a_program_that_went_on)
 {
