@@ -104,6 +104,23 @@ static const char *what_was_seen(const struct ms_dry_rank *rank)
                          : " seen, and no optimizer state";
 }
 
+/* Files that the command wrote are in memory: they may fill their layer, or be most of what the
+ * command takes. Which is seen first is a matter of moments. */
+static void add_written(const struct ms_dry_answer *answer, struct ms_buffer *out)
+{
+    if (answer->layer_full_bytes > 0) {
+        ms_buffer_format(out, "What it wrote filled its private layer, %s of memory.",
+                         MS_BYTES(answer->layer_full_bytes));
+    } else if (answer->end == MS_DRY_HOST_FULL &&
+               answer->host_written_bytes > answer->host_all_bytes / 2) {
+        ms_buffer_format(out, "Most of it, %s, was in files that it wrote.",
+                         MS_BYTES(answer->host_written_bytes));
+    } else {
+        return;
+    }
+    ms_buffer_add(out, " Let it save no checkpoints, or write real files (--allow-writes).\n");
+}
+
 static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     const struct ms_dry_rank *rank = ms_dry_largest_rank(answer);
@@ -135,12 +152,7 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_add(out, "; the command ended normally");
     }
     ms_buffer_format(out, " (%s)\n", MS_DURATION(answer->elapsed_ns));
-    if (answer->layer_full_bytes > 0) {
-        ms_buffer_format(out,
-                         "What it wrote filled its private layer, %s of memory. Let it save no "
-                         "checkpoints, or write real\nfiles (--allow-writes).\n",
-                         MS_BYTES(answer->layer_full_bytes));
-    }
+    add_written(answer, out);
     if (answer->end == MS_DRY_STOPPED) {
         ms_buffer_add(out, "It was stopped then. What comes later may need more, as an evaluation, "
                            "longer inputs or\nanother phase: --steps N runs N steps.\n");
