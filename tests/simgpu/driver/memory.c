@@ -171,8 +171,17 @@ bool sim_synchronizes(CUdeviceptr address)
     return range && range->sync_memops;
 }
 
+/* False also where the end is beyond the last address. */
+static bool ends_within(CUdeviceptr address, uint64_t bytes, const struct sim_range *range)
+{
+    return bytes <= (CUdeviceptr)range->address + range->bytes - address;
+}
+
 static bool is_mapped_for(CUdeviceptr address, uint64_t bytes, const struct sim_device *device)
 {
+    if (address + bytes < address) {
+        return false;
+    }
     for (CUdeviceptr at = address; at < address + bytes;) {
         const struct sim_mapping *mapping = sim_mapping_at(at);
         if (!mapping || !(mapping->read_devices & (1u << device->index))) {
@@ -194,7 +203,7 @@ bool sim_is_usable(CUdeviceptr address, uint64_t bytes, const struct sim_device 
     case SIM_PLACE_MAPPED:
         return is_mapped_for(address, bytes, device);
     default:
-        return address + bytes <= (CUdeviceptr)location.range->address + location.range->bytes;
+        return ends_within(address, bytes, location.range);
     }
 }
 
@@ -549,7 +558,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, struct sim_device *t
     SIM_STREAM(handle, stream);
     struct sim_range *range = sim_range_at(address);
     if (!range || range->kind != SIM_RANGE_MANAGED || bytes == 0 ||
-        address + bytes > (CUdeviceptr)range->address + range->bytes) {
+        !ends_within(address, bytes, range)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (range->charged && to != range->device) {
@@ -654,8 +663,7 @@ CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t 
 static CUresult advise(CUdeviceptr address, size_t bytes)
 {
     const struct sim_range *range = sim_range_at(address);
-    return range && range->kind == SIM_RANGE_MANAGED && bytes &&
-                   address + bytes <= (CUdeviceptr)range->address + range->bytes
+    return range && range->kind == SIM_RANGE_MANAGED && bytes && ends_within(address, bytes, range)
                ? CUDA_SUCCESS
                : CUDA_ERROR_INVALID_VALUE;
 }

@@ -17,6 +17,16 @@ Test(memory, context_is_charged_and_given_back)
     REFUSED(cuCtxSetCurrent(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
+/* The sum of address and size goes beyond the last address. */
+Test(memory, a_copy_of_more_bytes_than_there_are_addresses)
+{
+    begin();
+    CUdeviceptr block;
+    OK(cuMemAlloc(&block, MIB));
+    REFUSED(cuMemcpyDtoD(block, block, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+    REFUSED(cuMemsetD8(block, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+}
+
 Test(memory, contexts_of_the_application_stack)
 {
     CUcontext primary = begin(), own, seen;
