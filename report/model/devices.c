@@ -106,6 +106,16 @@ bool ms_card_needs(const struct ms_recording *recording, uint64_t context_bytes,
     return !result.host_memory;
 }
 
+static unsigned fraction_percent(const struct ms_card_needs *needs, const struct ms_card *card)
+{
+    const uint64_t bytes =
+        needs->charged_bytes[MS_GROUND_MEMSHIM] - needs->context_bytes + card->context_bytes;
+
+    return bytes < card->total_bytes
+               ? (unsigned)((bytes * 100 + card->total_bytes - 1) / card->total_bytes)
+               : 100;
+}
+
 void ms_card_fit(const struct ms_recording *recording, const struct ms_card_needs *needs,
                  const struct ms_card *card, struct ms_card_fit *fit)
 {
@@ -134,5 +144,7 @@ void ms_card_fit(const struct ms_recording *recording, const struct ms_card_need
     }
     if (!fit->fits[MS_GROUND_MEMSHIM]) {
         fit->spilled_bytes = needs->charged_bytes[MS_GROUND_MEMSHIM] - cap_bytes;
+    } else {
+        fit->fraction_percent = fraction_percent(needs, card);
     }
 }

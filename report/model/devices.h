@@ -56,6 +56,9 @@ struct ms_card_fit {
     /* Estimated: the bytes that memshim would have on the host at the peak, if the run does not
      * fit. */
     uint64_t spilled_bytes;
+    /* Else the smallest MEMSHIM_FRACTION with which memshim has room for all that it takes with
+     * enough of everything, in hundredths, rounded up: 1 to 100. */
+    unsigned fraction_percent;
 };
 
 /* False: no host memory. */

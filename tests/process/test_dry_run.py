@@ -12,6 +12,7 @@ import subprocess
 import sys
 import unittest
 from pathlib import Path
+from typing import Any
 
 from dry_run import CLI, MIB, PROGRAM, DryRunTest
 from machine import BUILD, ROOT, TIMEOUT_S, run
@@ -313,6 +314,30 @@ class DryRun(DryRunTest):
         self.assertFalse(any(answer["cards"][0]["fits"].values()))
         self.assertEqual(answer["cards"][0]["spilled_bytes"], (900 + 520 - 1024) * MIB)
         self.assertTrue(all(answer["cards"][1]["fits"].values()))
+
+    def test_fraction_that_serves(self) -> None:
+        """Beside each card that it fits, and no other; memshim gives the program all that it asks
+        for with that one, and not with a hundredth less."""
+        result, answer = self.answer("--gpu", "1GiB", *self.program())
+        given, largest = (
+            next(card for card in answer["cards"] if card["id"] == name)
+            for name in ("given", "b200")
+        )
+        self.assertEqual(given["fraction"], 0.61)  # 96 MiB and a context of 520
+        self.assertEqual(largest["fraction"], 0.01)
+        world: dict[str, Any] = {
+            "SIMGPU_MEMORY": "1GiB",
+            "SIMGPU_CONTEXT": 520 * MIB,
+            "MEMSHIM_SPILL": "off",
+        }
+        for fraction, status in (("0.61", 0), ("0.6", 1)):
+            result = self.run_under_shim(
+                *[sys.executable, "-c", PROGRAM], MEMSHIM_FRACTION=fraction, **world
+            )
+            self.assertEqual(result.status, status, result.describe())
+        text = self.dry_run("--gpu", "1GiB", *self.program()).check().stdout
+        self.assertRegex(text, r"given .* fits from 0\.61 ")
+        self.assertIn("from: the smallest MEMSHIM_FRACTION", text)
 
     def test_text(self) -> None:
         result = self.dry_run(*self.program()).check()

@@ -45,6 +45,9 @@ static void add_rank(struct ms_dry_card_row *row, const struct ms_dry_rank *rank
     row->fit.known = row->fit.known && rank->replayed && fit->known;
     row->fit.spilled_bytes =
         fit->spilled_bytes > row->fit.spilled_bytes ? fit->spilled_bytes : row->fit.spilled_bytes;
+    row->fit.fraction_percent = fit->fraction_percent > row->fit.fraction_percent
+                                    ? fit->fraction_percent
+                                    : row->fit.fraction_percent;
     for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
         const struct ms_dry_batch *batch = &rank->batches[card][ground];
         struct ms_dry_batch *least = &row->batches[ground];
@@ -279,30 +282,37 @@ static void add_rank_detail(const struct ms_card *card, const struct ms_dry_rank
     }
 }
 
+/* What memshim makes of it, one of: "fits from 0.61", "spills 3.20 GiB", "no". */
+static void add_under_memshim(const struct ms_card_fit *fit, struct ms_buffer *out)
+{
+    if (fit->fits[MS_GROUND_MEMSHIM]) {
+        ms_buffer_format(out, "fits from %s",
+                         ms_decimal_text((int64_t)fit->fraction_percent * (MILLION / 100),
+                                         (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES));
+    } else if (fit->spilled_bytes > 0) {
+        ms_buffer_format(out, "spills %s", MS_BYTES(fit->spilled_bytes));
+    } else {
+        ms_buffer_add(out, "no");
+    }
+    ms_buffer_append(out, "", 1);
+}
+
 static void add_card_line(const struct ms_dry_answer *answer, size_t card, struct ms_buffer *out)
 {
     const struct ms_dry_card_row row = ms_dry_card_row(answer, card);
     const struct ms_dry_batch *batch = &row.batches[MS_GROUND_MEMSHIM];
-    char spills[MS_UNIT_TEXT_BYTES + 16] = "no";
+    struct ms_buffer under_memshim = {0};
 
     if (!row.fit.known) {
         return;
     }
-    if (row.fit.spilled_bytes > 0) {
-        struct ms_buffer text = {0};
-
-        ms_buffer_format(&text, "spills %s", MS_BYTES(row.fit.spilled_bytes));
-        if (!text.failed && text.bytes < sizeof(spills)) {
-            memcpy(spills, text.at, text.bytes);
-            spills[text.bytes] = '\0';
-        }
-        ms_buffer_free(&text);
-    }
+    add_under_memshim(&row.fit, &under_memshim);
     ms_buffer_format(out, "  %-12s %10s   %-13s  %-10s  %-18s  ", answer->cards[card].id,
                      MS_BYTES(answer->cards[card].total_bytes),
                      row.fit.fits[MS_GROUND_TORCH] ? "fits" : "no",
                      row.fit.fits[MS_GROUND_EXPANDABLE] ? "fits" : "no",
-                     row.fit.fits[MS_GROUND_MEMSHIM] ? "fits" : spills);
+                     under_memshim.failed ? "" : under_memshim.at);
+    ms_buffer_free(&under_memshim);
     if (batch->factor > 0) {
         ms_buffer_format(out, "%s%s",
                          ms_decimal_text((int64_t)(batch->factor * 100) * (MILLION / 100),
@@ -312,6 +322,21 @@ static void add_card_line(const struct ms_dry_answer *answer, size_t card, struc
         ms_buffer_add(out, "-");
     }
     ms_buffer_add(out, "\n");
+}
+
+/* What the words in the cards' lines mean, where they are there. */
+static void add_card_words(const struct ms_dry_answer *answer, struct ms_buffer *out)
+{
+    bool fits = false;
+
+    for (size_t i = 0; i < answer->card_count; i++) {
+        const struct ms_dry_card_row row = ms_dry_card_row(answer, i);
+
+        fits = fits || (row.fit.known && row.fit.fits[MS_GROUND_MEMSHIM]);
+    }
+    if (fits) {
+        ms_buffer_add(out, "  from: the smallest MEMSHIM_FRACTION that serves, rounded up\n");
+    }
 }
 
 /* No file says how much memory cuDNN takes. */
@@ -390,6 +415,7 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
         for (size_t i = 0; i < answer->card_count; i++) {
             add_card_line(answer, i, out);
         }
+        add_card_words(answer, out);
     }
     ms_dry_values_text(answer, out);
     ms_buffer_add(out, "\nNo kernel ran, so memory that depends on computed values is not "
@@ -473,6 +499,11 @@ static void add_card_json(const struct ms_dry_answer *answer, size_t index, stru
         ms_json_close(json, '}');
         if (row.fit.spilled_bytes > 0) {
             ms_json_count(json, "spilled_bytes", row.fit.spilled_bytes);
+        }
+        if (row.fit.fits[MS_GROUND_MEMSHIM]) {
+            ms_json_number(json, "fraction",
+                           ms_decimal_text((int64_t)row.fit.fraction_percent * (MILLION / 100),
+                                           (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES));
         }
         ms_json_open(json, "batch_factor", '{');
         for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
