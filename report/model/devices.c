@@ -6,14 +6,25 @@
 #include <string.h>
 #include <strings.h>
 
+#include "allocator/base/clock.h"
 #include "report/replay/replay.h"
 #include "report/replay/torch_alone.h"
 
 static const struct ms_card cards[] = {
 #define MS_CARD(id, name, total_bytes, total_known, context_bytes, context_known, major, minor, \
-                processors, source)                                                             \
-    {id,    name,  total_bytes, context_bytes, MS_CARD_##total_known, MS_CARD_##context_known,  \
-     major, minor, processors,  source},
+                processors, bus_mb_per_s, bus_known, source)                                    \
+    {id,                                                                                        \
+     name,                                                                                      \
+     total_bytes,                                                                               \
+     context_bytes,                                                                             \
+     UINT64_C(1000000) * (bus_mb_per_s),                                                        \
+     MS_CARD_##total_known,                                                                     \
+     MS_CARD_##context_known,                                                                   \
+     MS_CARD_##bus_known,                                                                       \
+     major,                                                                                     \
+     minor,                                                                                     \
+     processors,                                                                                \
+     source},
 #include "report/model/devices.def"
 #undef MS_CARD
 };
@@ -104,6 +115,11 @@ bool ms_card_needs(const struct ms_recording *recording, uint64_t context_bytes,
     replay(recording, MS_REPLAY_AMPLE_BYTES, &result);
     needs->charged_bytes[MS_GROUND_MEMSHIM] = result.peak_charged_bytes;
     return !result.host_memory;
+}
+
+uint64_t ms_card_spill_ns(const struct ms_card *card, uint64_t bytes)
+{
+    return (uint64_t)((double)bytes * 2 * MS_NS_PER_S / (double)card->bus_bytes_per_s);
 }
 
 static unsigned fraction_percent(const struct ms_card_needs *needs, const struct ms_card *card)

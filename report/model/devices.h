@@ -16,8 +16,8 @@ enum ms_card_known { MS_CARD_MEASURED, MS_CARD_DOCUMENTED, MS_CARD_GUESSED, MS_C
 
 struct ms_card {
     char id[MS_CARD_NAME_BYTES], name[MS_CARD_NAME_BYTES];
-    uint64_t total_bytes, context_bytes;
-    enum ms_card_known total_known, context_known;
+    uint64_t total_bytes, context_bytes, bus_bytes_per_s;
+    enum ms_card_known total_known, context_known, bus_known;
     unsigned major, minor, processors;
     const char *source;
 };
@@ -60,6 +60,10 @@ struct ms_card_fit {
      * enough of everything, in hundredths, rounded up: 1 to 100. */
     unsigned fraction_percent;
 };
+
+/* How long a step takes at least to use so much memory that is on the host: it crosses the card's
+ * bus once each way. memshim does not move down and up at the same time. */
+uint64_t ms_card_spill_ns(const struct ms_card *card, uint64_t bytes);
 
 /* False: no host memory. */
 bool ms_card_needs(const struct ms_recording *recording, uint64_t context_bytes,

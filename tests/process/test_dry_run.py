@@ -188,8 +188,9 @@ class DryRun(DryRunTest):
 
     def test_file_with_a_key_twice(self) -> None:
         card = self.folder / "card"
-        for key in ("name", "memory", "context", "capability", "processors"):
-            values = {"memory": "3GiB", "context": "1GiB", "capability": "8.6", "processors": "4"}
+        given = {"context": "1GiB", "capability": "8.6", "processors": "4", "bus": "20GiB"}
+        for key in ("name", "memory", *given):
+            values = {"memory": "3GiB", **given}
             value = values.pop(key, "mine")
             rest = "".join(f"{other} {values[other]}\n" for other in values)
             card.write_text(f"{key} {value}\n# mine\n{rest}\n  {key} {value}\n")
@@ -338,6 +339,40 @@ class DryRun(DryRunTest):
         text = self.dry_run("--gpu", "1GiB", *self.program()).check().stdout
         self.assertRegex(text, r"given .* fits from 0\.61 ")
         self.assertIn("from: the smallest MEMSHIM_FRACTION", text)
+        self.assertNotIn("spilling", text)
+
+    def test_what_spilling_costs(self) -> None:
+        """By the bus of each card: what is on the host goes there and comes back in a step."""
+        program = ["--", sys.executable, "-c", PROGRAM.replace(str(96 * MIB), str(64 << 30))]
+        _, answer = self.answer("--gpu", "h200", *program)
+        cards = {card["id"]: card for card in answer["cards"]}
+        for name, rate, known in (
+            ("rtx4090", 31_508_000_000, "documented"),
+            ("t4", 15_754_000_000, "guessed"),
+        ):
+            card = cards[name]
+            self.assertEqual((card["bus_bytes_per_s"], card["bus_is"]), (rate, known))
+            seconds = card["spilled_bytes"] * 2 / rate
+            self.assertAlmostEqual(card["spilling_ns_per_step"] / 1e9, seconds, places=6)
+            self.assertNotIn("fraction", card)
+        self.assertEqual(cards["h200"]["bus_is"], "measured")
+        self.assertNotIn("spilling_ns_per_step", cards["h200"])
+        text = self.dry_run("--gpu", "h200", *program).check().stdout
+        self.assertRegex(text, r"t4 .* spills 49\.\d+ GiB, 6\.\d s ")
+        self.assertIn("a bound", text)
+
+    def test_bus_of_a_file(self) -> None:
+        card = self.folder / "card"
+        card.write_text("memory 600MiB\nbus 1GiB\n")
+        _, answer = self.answer("--gpu", card, *self.program())
+        said = answer["cards"][0]
+        self.assertEqual((said["bus_bytes_per_s"], said["bus_is"]), (1 << 30, "as given"))
+        self.assertEqual(said["spilled_bytes"], 16 * MIB)
+        self.assertEqual(said["spilling_ns_per_step"], 2 * 16 * 10**9 // 1024)
+        card.write_text("memory 600MiB\nbus 0\n")
+        self.assertEqual(self.dry_run("--gpu", card, *self.program()).status, 2)
+        _, answer = self.answer("--gpu", "600MiB", *self.program())
+        self.assertEqual(answer["cards"][0]["bus_is"], "guessed")
 
     def test_text(self) -> None:
         result = self.dry_run(*self.program()).check()

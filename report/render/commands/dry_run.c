@@ -282,15 +282,17 @@ static void add_rank_detail(const struct ms_card *card, const struct ms_dry_rank
     }
 }
 
-/* What memshim makes of it, one of: "fits from 0.61", "spills 3.20 GiB", "no". */
-static void add_under_memshim(const struct ms_card_fit *fit, struct ms_buffer *out)
+/* What memshim makes of it, one of: "fits from 0.61", "spills 3.20 GiB, 205 ms", "no". */
+static void add_under_memshim(const struct ms_card *card, const struct ms_card_fit *fit,
+                              struct ms_buffer *out)
 {
     if (fit->fits[MS_GROUND_MEMSHIM]) {
         ms_buffer_format(out, "fits from %s",
                          ms_decimal_text((int64_t)fit->fraction_percent * (MILLION / 100),
                                          (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES));
     } else if (fit->spilled_bytes > 0) {
-        ms_buffer_format(out, "spills %s", MS_BYTES(fit->spilled_bytes));
+        ms_buffer_format(out, "spills %s, %s", MS_BYTES(fit->spilled_bytes),
+                         MS_DURATION(ms_card_spill_ns(card, fit->spilled_bytes)));
     } else {
         ms_buffer_add(out, "no");
     }
@@ -306,8 +308,8 @@ static void add_card_line(const struct ms_dry_answer *answer, size_t card, struc
     if (!row.fit.known) {
         return;
     }
-    add_under_memshim(&row.fit, &under_memshim);
-    ms_buffer_format(out, "  %-12s %10s   %-13s  %-10s  %-18s  ", answer->cards[card].id,
+    add_under_memshim(&answer->cards[card], &row.fit, &under_memshim);
+    ms_buffer_format(out, "  %-12s %10s   %-13s  %-10s  %-23s  ", answer->cards[card].id,
                      MS_BYTES(answer->cards[card].total_bytes),
                      row.fit.fits[MS_GROUND_TORCH] ? "fits" : "no",
                      row.fit.fits[MS_GROUND_EXPANDABLE] ? "fits" : "no",
@@ -327,15 +329,22 @@ static void add_card_line(const struct ms_dry_answer *answer, size_t card, struc
 /* What the words in the cards' lines mean, where they are there. */
 static void add_card_words(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
-    bool fits = false;
+    bool fits = false, spills = false;
 
     for (size_t i = 0; i < answer->card_count; i++) {
         const struct ms_dry_card_row row = ms_dry_card_row(answer, i);
 
         fits = fits || (row.fit.known && row.fit.fits[MS_GROUND_MEMSHIM]);
+        spills = spills || (row.fit.known && row.fit.spilled_bytes > 0);
     }
     if (fits) {
         ms_buffer_add(out, "  from: the smallest MEMSHIM_FRACTION that serves, rounded up\n");
+    }
+    if (spills) {
+        ms_buffer_add(out,
+                      "  spills: on the host under memshim; a step that uses all of it takes at "
+                      "least that long, for the\n  way there and back over the card's bus: a "
+                      "bound, no estimate\n");
     }
 }
 
@@ -410,7 +419,7 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_add(out, "\n");
     }
     if (rank->replayed) {
-        ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
+        ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-23s  %s\n", "card", "memory",
                          "PyTorch alone", "expandable", "memshim", "batch under memshim, x this");
         for (size_t i = 0; i < answer->card_count; i++) {
             add_card_line(answer, i, out);
@@ -490,6 +499,8 @@ static void add_card_json(const struct ms_dry_answer *answer, size_t index, stru
     ms_json_text(json, "total_is", ms_card_known_name(card->total_known));
     ms_json_count(json, "context_bytes", card->context_bytes);
     ms_json_text(json, "context_is", ms_card_known_name(card->context_known));
+    ms_json_count(json, "bus_bytes_per_s", card->bus_bytes_per_s);
+    ms_json_text(json, "bus_is", ms_card_known_name(card->bus_known));
     ms_json_text(json, "source", card->source);
     if (row.fit.known) {
         ms_json_open(json, "fits", '{');
@@ -499,6 +510,8 @@ static void add_card_json(const struct ms_dry_answer *answer, size_t index, stru
         ms_json_close(json, '}');
         if (row.fit.spilled_bytes > 0) {
             ms_json_count(json, "spilled_bytes", row.fit.spilled_bytes);
+            ms_json_count(json, "spilling_ns_per_step",
+                          ms_card_spill_ns(card, row.fit.spilled_bytes));
         }
         if (row.fit.fits[MS_GROUND_MEMSHIM]) {
             ms_json_number(json, "fraction",

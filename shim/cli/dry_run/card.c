@@ -29,10 +29,10 @@ static bool begins_with_digit(const char *text)
     return *text >= '0' && *text <= '9';
 }
 
-enum card_key { NAME, MEMORY, CONTEXT, CAPABILITY, PROCESSORS, KEY_COUNT };
+enum card_key { NAME, MEMORY, CONTEXT, CAPABILITY, PROCESSORS, BUS, KEY_COUNT };
 
-static const char *const keys[KEY_COUNT] = {"name", "memory", "context", "capability",
-                                            "processors"};
+static const char *const keys[KEY_COUNT] = {"name",       "memory",     "context",
+                                            "capability", "processors", "bus"};
 
 static enum card_key find_key(const char *word)
 {
@@ -62,6 +62,9 @@ static bool take_value(enum card_key key, const char *value, struct ms_card *car
     case PROCESSORS:
         return begins_with_digit(value) && sscanf(value, "%4u%c", &card->processors, &rest) == 1 &&
                card->processors > 0;
+    case BUS:
+        card->bus_known = MS_CARD_GIVEN;
+        return ms_parse_bytes(value, &card->bus_bytes_per_s) && card->bus_bytes_per_s > 0;
     default:
         return false;
     }
@@ -90,7 +93,7 @@ static bool take_line(struct card_description *file, char *line, struct ms_card 
     key = find_key(word);
     if (file->line > MOST_LINES || *value == '\0' || !take_value(key, value, card)) {
         complain("%s:%u is none of: name TEXT (%d characters at most), memory SIZE (%s at most), "
-                 "context SIZE, capability 9.0, processors N",
+                 "context SIZE, capability 9.0, processors N, bus SIZE (a second)",
                  file->path, file->line, MS_CARD_NAME_BYTES - 1, MS_BYTES(LARGEST_CARD));
         return false;
     }
@@ -210,6 +213,7 @@ bool ms_dry_card_take(const char *text, struct ms_card *card)
     *card = *ms_card_at(0);
     (void)snprintf(card->id, sizeof(card->id), "given");
     card->total_known = MS_CARD_GIVEN;
+    card->bus_known = MS_CARD_GUESSED;
     card->source = "--gpu";
     if (take_size(text, &card->total_bytes)) {
         (void)snprintf(card->name, sizeof(card->name), "card of %.32s", text);
