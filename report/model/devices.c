@@ -11,8 +11,8 @@
 #include "report/replay/torch_alone.h"
 
 static const struct ms_card cards[] = {
-#define MS_CARD(id, name, total_bytes, total_known, context_bytes, context_known, major, minor, \
-                processors, bus_mb_per_s, bus_known, source)                                    \
+#define MS_CARD(id, name, total_bytes, total_known, context_bytes, context_known, context_cuda, \
+                major, minor, processors, bus_mb_per_s, bus_known, source)                      \
     {id,                                                                                        \
      name,                                                                                      \
      total_bytes,                                                                               \
@@ -24,6 +24,7 @@ static const struct ms_card cards[] = {
      major,                                                                                     \
      minor,                                                                                     \
      processors,                                                                                \
+     context_cuda,                                                                              \
      source},
 #include "report/model/devices.def"
 #undef MS_CARD

@@ -19,6 +19,7 @@ struct ms_card {
     uint64_t total_bytes, context_bytes, bus_bytes_per_s;
     enum ms_card_known total_known, context_known, bus_known;
     unsigned major, minor, processors;
+    const char *context_cuda; /* the version of CUDA of that context; empty: none in particular */
     const char *source;
 };
 

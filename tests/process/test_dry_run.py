@@ -374,6 +374,23 @@ class DryRun(DryRunTest):
         _, answer = self.answer("--gpu", "600MiB", *self.program())
         self.assertEqual(answer["cards"][0]["bus_is"], "guessed")
 
+    def test_version_of_a_context(self) -> None:
+        """Contexts differ by version of CUDA: the answer says for which the figure is."""
+        for card, known, version in (
+            ("h200", "measured with CUDA 13.0", "13.0"),
+            ("rtx3090", "documented with CUDA 12.8", "12.8"),
+            ("t4", "guessed, for no version of CUDA in particular", None),
+        ):
+            said = self.dry_run("--gpu", card, *self.program()).check().stdout
+            self.assertIn(known, said)
+            self.assertIn("before CUDA 11.7", said)
+            _, answer = self.answer("--gpu", card, *self.program())
+            self.assertEqual(answer["cards"][0].get("context_cuda"), version, card)
+        given = self.folder / "card"
+        given.write_text("memory 2GiB\ncontext 1GiB\n")
+        said = self.dry_run("--gpu", given, *self.program()).check().stdout
+        self.assertIn("The context's 1.00 GiB are as given.", said)
+
     def test_text(self) -> None:
         result = self.dry_run(*self.program()).check()
         self.assertIn("Dry run on 1 simulated H100 80GB", result.stdout)

@@ -373,6 +373,24 @@ static void add_cudnn(const struct ms_dry_cudnn *cudnn, struct ms_buffer *out)
     }
 }
 
+/* A context takes another amount with another version of CUDA. */
+static void add_context(const struct ms_card *card, struct ms_buffer *out)
+{
+    if (card->context_known == MS_CARD_GIVEN) {
+        ms_buffer_format(out, "The context's %s are as given.\n", MS_BYTES(card->context_bytes));
+        return;
+    }
+    ms_buffer_format(out, "The context's %s are from a table: %s", MS_BYTES(card->context_bytes),
+                     ms_card_known_name(card->context_known));
+    if (card->context_cuda[0]) {
+        ms_buffer_format(out, " with CUDA %s", card->context_cuda);
+    } else {
+        ms_buffer_add(out, ", for no version of CUDA in particular");
+    }
+    ms_buffer_add(out, ". Other versions take\nmore or less; before CUDA 11.7 all kernels were "
+                       "loaded, more than 1 GB.\n");
+}
+
 void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     const struct ms_dry_rank *rank = ms_dry_largest_rank(answer);
@@ -428,7 +446,8 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     }
     ms_dry_values_text(answer, out);
     ms_buffer_add(out, "\nNo kernel ran, so memory that depends on computed values is not "
-                       "included.\nThe memory of contexts is from a table.\n");
+                       "included.\n");
+    add_context(answer->card, out);
     ms_dry_compared_text(answer->version, out);
     if (answer->report) {
         ms_buffer_add(out, "report: ");
@@ -499,6 +518,9 @@ static void add_card_json(const struct ms_dry_answer *answer, size_t index, stru
     ms_json_text(json, "total_is", ms_card_known_name(card->total_known));
     ms_json_count(json, "context_bytes", card->context_bytes);
     ms_json_text(json, "context_is", ms_card_known_name(card->context_known));
+    if (card->context_cuda[0]) {
+        ms_json_text(json, "context_cuda", card->context_cuda);
+    }
     ms_json_count(json, "bus_bytes_per_s", card->bus_bytes_per_s);
     ms_json_text(json, "bus_is", ms_card_known_name(card->bus_known));
     ms_json_text(json, "source", card->source);

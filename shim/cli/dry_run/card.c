@@ -55,6 +55,7 @@ static bool take_value(enum card_key key, const char *value, struct ms_card *car
         return take_size(value, &card->total_bytes);
     case CONTEXT:
         card->context_known = MS_CARD_GIVEN;
+        card->context_cuda = "";
         return ms_parse_bytes(value, &card->context_bytes);
     case CAPABILITY:
         return begins_with_digit(value) &&
