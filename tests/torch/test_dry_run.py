@@ -45,6 +45,20 @@ while True:
     save()
 """
 
+# Its second batch is the largest.
+SHAPES = """
+import torch
+def main():
+    model = torch.nn.Linear(256, 128).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for rows in (64, 4096, 512):
+        batch = torch.ones(rows, 256, device="cuda")
+        model(batch).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+main()
+"""
+
 # Its locals go as main ends: the state first, and the parameters with it.
 FIRST_STEP = """
 import sys, torch
@@ -310,6 +324,23 @@ class DryRun(unittest.TestCase):
         self.assertEqual(rank["steps"], 1)
         self.assertTrue(rank["optimizer_state"])
         self.assertEqual(rank["optimizer_line"], "first.py:8 in main")
+
+    def test_largest_tensor(self) -> None:
+        """Of what is no part of the model: bytes, line, kind and step. Shapes do not reach the
+        allocator."""
+        script = harness.new_cache() / "shapes.py"
+        script.write_text(SHAPES)
+        command = ("--steps", "3", "--", sys.executable, str(script))
+        (rank,) = answer(*command)["ranks"]
+        largest = rank["largest_tensor"]
+        self.assertEqual(largest["bytes"], 4096 * 256 * 4)
+        self.assertEqual(largest["line"], "shapes.py:7 in main")
+        self.assertEqual(largest["step"], 2)
+        self.assertEqual(rank["peak_step"], 2)
+        said = dry_run(*command).stdout
+        self.assertRegex(
+            said, r"largest  one tensor of 4.0 MiB, shapes.py:7 in main   \w+, in step 2"
+        )
 
     def test_two_optimizers(self) -> None:
         """Where the first makes no state, the answer says that another may come."""

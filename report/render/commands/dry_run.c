@@ -223,6 +223,21 @@ static void add_holds(const struct ms_dry_rank *rank, struct ms_buffer *out)
     }
 }
 
+/* How large an input was seen: its shape does not reach the allocator. */
+static void add_largest(const struct ms_dry_tensor *largest, struct ms_buffer *out)
+{
+    if (largest->bytes == 0) {
+        return;
+    }
+    ms_buffer_format(out, "  largest  one tensor of %s, ", MS_BYTES(largest->bytes));
+    ms_buffer_add(out, largest->line);
+    ms_buffer_format(out, "   %s", ms_kind_name(largest->kind));
+    if (largest->step > 0) {
+        ms_buffer_format(out, ", in step %s", MS_COUNT(largest->step));
+    }
+    ms_buffer_add(out, "\n");
+}
+
 /* NCCL's own buffers: no kernel of the program asks for them, so they come from a table. */
 static void add_nccl(const struct ms_card *card, const struct ms_dry_rank *rank,
                      struct ms_buffer *out)
@@ -271,6 +286,7 @@ static void add_rank_detail(const struct ms_card *card, const struct ms_dry_rank
         ms_buffer_add(out, "\n");
     }
     add_holds(rank, out);
+    add_largest(&rank->largest, out);
     add_nccl(card, rank, out);
     if (rank->replayed) {
         ms_buffer_format(out,
@@ -387,7 +403,7 @@ static void add_context(const struct ms_card *card, struct ms_buffer *out)
     } else {
         ms_buffer_add(out, ", for no version of CUDA in particular");
     }
-    ms_buffer_add(out, ". Other versions take\nmore or less; before CUDA 11.7 all kernels were "
+    ms_buffer_add(out, ".\nOther versions take more or less; before CUDA 11.7 all kernels were "
                        "loaded, more than 1 GB.\n");
 }
 
@@ -493,6 +509,14 @@ static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
         ms_json_text(json, NULL, rank->holds.at + i);
     }
     ms_json_close(json, ']');
+    if (rank->largest.bytes > 0) {
+        ms_json_open(json, "largest_tensor", '{');
+        ms_json_count(json, "bytes", rank->largest.bytes);
+        ms_json_text(json, "line", rank->largest.line);
+        ms_json_text(json, "kind", ms_kind_name(rank->largest.kind));
+        ms_json_integer_unless(json, "step", (int64_t)rank->largest.step, 0);
+        ms_json_close(json, '}');
+    }
     ms_json_flag(json, "batch_known", rank->headroom.known);
     if (rank->headroom.known) {
         ms_json_count(json, "persistent_bytes", rank->headroom.persistent_bytes);

@@ -20,6 +20,14 @@ struct ms_dry_batch {
     bool unbounded; /* more than the largest evaluated one */
 };
 
+/* The largest tensor that is no part of the model: it may follow the data. */
+struct ms_dry_tensor {
+    uint64_t bytes; /* 0: none is known */
+    char line[256]; /* that asked for it */
+    enum ms_kind kind;
+    uint64_t step; /* from 1; 0: before the first, or unknown */
+};
+
 /* One process with a device: the memory of its main device. */
 struct ms_dry_rank {
     char folder[256];         /* of its trace, the last component */
@@ -37,6 +45,7 @@ struct ms_dry_rank {
     bool kinds_known;
     uint64_t peak_step;     /* from 1; 0: before the first, or unknown */
     struct ms_buffer holds; /* lines: the largest holders at the peak */
+    struct ms_dry_tensor largest;
     struct ms_headroom headroom;
     struct ms_recording *course; /* null: not kept (course.h) */
     bool replayed;               /* needs and fits are known */

@@ -15,6 +15,7 @@
 #include "report/model/verdict_report.h"
 #include "report/read/traces.h"
 #include "report/replay/course.h"
+#include "shim/cli/dry_run/largest.h"
 #include "shim/cli/dry_run/values.h"
 
 #define HOLDERS   3
@@ -141,6 +142,9 @@ static void replay(const struct ms_model *model, int device, const struct ms_dry
             for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
                 find_batch(rank, &answer->cards[i], ground, &rank->batches[i][ground]);
             }
+        }
+        if (model->survey) {
+            ms_dry_largest_take(model, device, recording, &rank->largest);
         }
         rank->course = answer->keeps_courses ? ms_course_of(recording) : NULL;
     }
