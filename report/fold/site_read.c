@@ -57,12 +57,14 @@ static uint64_t bytes_of(const struct ms_buffer *by_pass, uint64_t pass)
     return pass < count_of(by_pass) ? ((const uint64_t *)by_pass->at)[pass] : 0;
 }
 
-/* What remains of a pass, where later ones' gradients have gone, is there for good: a work space
+/* What remains of a pass, where later ones made gradients, too, is there for good: a work space
  * that a library made in it. */
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass)
 {
-    return bytes_of(&table->outlived, pass) +
-           (pass + 1 >= count_of(&table->outlived) ? bytes_of(&table->remained, pass) : 0);
+    const bool last =
+        pass + 1 >= count_of(&table->outlived) && pass + 1 >= count_of(&table->remained);
+
+    return bytes_of(&table->outlived, pass) + (last ? bytes_of(&table->remained, pass) : 0);
 }
 
 uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device)

@@ -93,7 +93,7 @@ uint8_t ms_site_table_recorded(const ms_site_table_t *table, uint32_t allocation
 uint32_t ms_site_table_allocations(const ms_site_table_t *table);
 
 /* Bytes that were born in the pass of that number, from 0, and outlived it, but for what stayed
- * when those of later ones had gone: gradients, mostly. */
+ * when later ones left theirs: gradients, mostly. */
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass);
 
 /* The probability that an allocation of so many bytes gets a site: 1 - exp(-bytes / mean). */

@@ -311,6 +311,8 @@ class DryRun(unittest.TestCase):
         (rank,) = answer("--", sys.executable, "-c", code)["ranks"]
         self.assertTrue(rank["optimizer_state"])
         self.assertEqual(rank["kinds"]["optimizer state"], 4 * 256 * 257)
+        # Though a work space of 32 MiB was made in the first pass, and stays.
+        self.assertEqual(rank["steps"], 2)
 
     def test_dies_after_its_first_step(self) -> None:
         """Its state goes before its parameters, and was made all the same; the line that called
