@@ -142,15 +142,20 @@ static void touch(struct model *model, enum model_touch what, ms_addr_t addr, ui
     }
 }
 
+/* The end of what is set aside for a block: what is beyond the bytes asked for is nobody's. */
+static ms_addr_t end_of_block(const struct model *model, ms_addr_t addr, uint64_t bytes)
+{
+    uint64_t unit =
+        bytes >= MIB && model->page_bytes != 0 ? model->page_bytes : MS_BLOCK_ALIGNMENT_BYTES;
+    return addr + (bytes + unit - 1) / unit * unit;
+}
+
 void model_touch(struct model *model, enum model_touch what, ms_addr_t addr, uint64_t bytes, int by)
 {
     lock(model);
     touch(model, what, addr, bytes, by);
-    /* What is beyond the bytes asked for is nobody's. */
-    uint64_t unit =
-        bytes >= MIB && model->page_bytes != 0 ? model->page_bytes : MS_BLOCK_ALIGNMENT_BYTES;
     ms_addr_t from = (addr + GRANULE - 1) / GRANULE * GRANULE;
-    ms_addr_t to = (addr + (bytes + unit - 1) / unit * unit) / GRANULE * GRANULE;
+    ms_addr_t to = end_of_block(model, addr, bytes) / GRANULE * GRANULE;
     if (what == MODEL_ARENA && from < to) {
         touch(model, MODEL_INSIDE, from, to - from, by);
     }
@@ -619,6 +624,18 @@ bool model_is_block(struct model *model, ms_addr_t addr)
     return found;
 }
 
+/* Whether some of the cell is set aside for a block, if only behind the bytes asked for. */
+static bool is_set_aside(const struct model *model, const struct model_cell *cell)
+{
+    const ms_addr_t from = model->first_addr + (ms_addr_t)(cell - model->cell) * GRANULE;
+    const size_t behind = place_of(model, from + GRANULE);
+    if (behind == 0) {
+        return false;
+    }
+    const struct model_block *last = &model->block[behind - 1];
+    return end_of_block(model, last->addr, last->bytes) > from;
+}
+
 /* Whether something lives in the cell, or in the other place of its chunk. */
 static bool in_use(const struct model *model, const struct model_cell *cell)
 {
@@ -626,8 +643,9 @@ static bool in_use(const struct model *model, const struct model_cell *cell)
     const struct model_cell *other =
         chunk->also == 0 ? cell : &model->cell[(chunk->also - model->first_addr) / GRANULE];
     return cell->touch[MODEL_LIVE] + cell->touch[MODEL_ARENA] + other->touch[MODEL_LIVE] +
-               other->touch[MODEL_ARENA] !=
-           0;
+                   other->touch[MODEL_ARENA] !=
+               0 ||
+           is_set_aside(model, cell) || is_set_aside(model, other);
 }
 
 uint64_t model_host_bytes(struct model *model)
