@@ -80,6 +80,11 @@ static const char *advice_on_growth(const struct ms_model *model, const struct m
                "(torch.cuda.graph(..., pool=)): each graph keeps what was allocated during its "
                "capture";
     }
+    if (leak->all.kind == MS_KIND_OPTIMIZER) {
+        return "look for what keeps each optimizer, or the model that it was made for, such as a "
+               "list of them or a closure: let the old ones go before the next is made, and keep "
+               "no more of them than a copy of their state_dict() on the host";
+    }
     if (leak->graph == MS_GRAPH_NONE) {
         return "look for what keeps that line's results, such as a list, a cache or a queue; no "
                "autograd graph was seen in what grows: limit how many stay on the device (drop "

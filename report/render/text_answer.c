@@ -268,11 +268,22 @@ static void add_least(const struct ms_judgement *judgement, uint32_t batch, stru
     ms_buffer_add(out, " if the optimizer keeps two values of each parameter, as Adam does\n");
 }
 
+/* The batch of an evaluation may be another than that of a step. */
+static void add_samples(uint64_t samples, uint32_t batch, struct ms_buffer *out)
+{
+    if (samples > 0) {
+        ms_buffer_format(out, " (batch %s, if it has MEMSHIM_BATCH's %s samples)",
+                         MS_COUNT(samples), MS_COUNT(batch));
+    }
+}
+
 /* The requests after it were never seen: only that more does not fit is certain. A figure to begin
  * with comes first, and keeps people from trying the bound itself. */
 static void add_start(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
-                      uint64_t samples, struct ms_buffer *out)
+                      uint32_t batch, struct ms_buffer *out)
 {
+    const uint64_t samples = (uint64_t)(judgement->most_factor * batch);
+
     ms_buffer_add(out, "try ");
     if (samples > 1 && !oom->evaluating) {
         ms_buffer_format(out, "batch %s", MS_COUNT(samples / 2));
@@ -280,6 +291,7 @@ static void add_start(const struct ms_model_oom *oom, const struct ms_judgement 
         ms_buffer_format(out, "%s of this %sbatch",
                          DECIMAL((int64_t)(judgement->most_factor * 50) * 10000),
                          oom->evaluating ? "evaluation's " : "");
+        add_samples(samples / 2, batch, out);
     }
     ms_buffer_add(out, " first (a start, not a measurement): ");
 }
@@ -291,7 +303,6 @@ static void add_rest(const struct ms_model_oom *oom, struct ms_buffer *out)
                            : " passes this request, and the rest of the step needs more\n");
 }
 
-/* The batch of an evaluation may be another than that of a step. */
 static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
                      uint32_t batch, struct ms_buffer *out)
 {
@@ -303,7 +314,7 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
 
     ms_buffer_add(out, "  fits   ");
     if (judgement->least_factor <= 0) {
-        add_start(oom, judgement, samples, out);
+        add_start(oom, judgement, batch, out);
     }
     ms_buffer_add(out, "at most ");
     if (samples > 0 && !oom->evaluating) {
@@ -313,11 +324,8 @@ static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *
                          DECIMAL(((int64_t)(judgement->most_factor * 100) + 1) * 10000),
                          oom->evaluating ? "evaluation's " : "");
     }
-    if (samples > 0 && oom->evaluating) {
-        ms_buffer_format(out, " (batch %s, if it has MEMSHIM_BATCH's %s samples)",
-                         MS_COUNT(samples), MS_COUNT(batch));
-    }
     if (judgement->least_factor > 0) {
+        add_samples(oom->evaluating ? samples : 0, batch, out);
         add_least(judgement, batch, out);
     } else {
         add_rest(oom, out);

@@ -24,6 +24,18 @@ Test(advice, for_what_no_model_computed_is_to_limit_how_much_stays)
     expect_not_said(".detach()");
 }
 
+/* A model and its optimizer for each fold: the line that made the state keeps nothing itself. */
+Test(advice, for_the_state_of_many_optimizers_is_to_let_the_old_ones_go)
+{
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        born(LOOP_STATE, KEPT);
+    }
+    dies(MIB);
+    expect_said("look for what keeps each optimizer, or the model that it was made for");
+    expect_not_said("that line's results");
+}
+
 /* The weights after each evaluation: the model was called before, but not to train it. */
 Test(advice, for_what_follows_an_evaluation_is_the_same)
 {
@@ -176,11 +188,12 @@ Test(advice, for_an_evaluation_is_the_batch_that_the_program_named, .init = begi
     born(LOOP_EVALUATION, 3 * GIB);
     requested_bytes = 2 * GIB;
     dies_at(LOOP_EVALUATION, GIB);
-    expect_said("of this evaluation's batch (batch ");
     expect_said("  fits   try 0.");
-    expect_said(" of this evaluation's batch first (a start, not a measurement): at most ");
-    expect_said(", if it has MEMSHIM_BATCH's 1,000 samples) passes this request, and what comes "
-                "after it may need more\n");
+    expect_said(" of this evaluation's batch (batch ");
+    expect_said(", if it has MEMSHIM_BATCH's 1,000 samples) first (a start, not a measurement): "
+                "at most 0.");
+    expect_said(" of this evaluation's batch passes this request, and what comes after it may "
+                "need more\n");
     expect_not_said("the rest of the step");
 }
 
