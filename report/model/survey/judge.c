@@ -330,7 +330,7 @@ static bool is_among(const struct ms_buffer *growing, uint32_t site)
 {
     const struct ms_growing_site *rows = (const struct ms_growing_site *)growing->at;
 
-    for (size_t i = 0; i < growing->bytes / sizeof(*rows); i++) {
+    for (size_t i = 0; rows && i < growing->bytes / sizeof(*rows); i++) {
         if (rows[i].site == site) {
             return true;
         }
