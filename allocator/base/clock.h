@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <time.h>
 
-#define MS_NS_PER_S UINT64_C(1000000000)
+#define MS_NS_PER_US UINT64_C(1000)
+#define MS_NS_PER_S  UINT64_C(1000000000)
 
 static inline uint64_t ms_clock_of_ns(clockid_t clock)
 {

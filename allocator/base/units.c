@@ -9,7 +9,6 @@
 
 #include "allocator/base/clock.h"
 
-#define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
 
 #define MOST_BESIDE UINT64_C(100000) /* so much of a smaller unit can still be read */
@@ -75,7 +74,7 @@ char *ms_duration_text(uint64_t ns, char *text, size_t text_bytes)
     const uint64_t s = ns / MS_NS_PER_S;
 
     if (ns < NS_PER_MS) {
-        snprintf(text, text_bytes, "%" PRIu64 " us", ns / NS_PER_US);
+        snprintf(text, text_bytes, "%" PRIu64 " us", ns / MS_NS_PER_US);
     } else if (ns < MS_NS_PER_S) {
         snprintf(text, text_bytes, "%" PRIu64 " ms", ns / NS_PER_MS);
     } else if (s < 60) {

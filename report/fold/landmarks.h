@@ -43,6 +43,11 @@ void ms_landmarks_delete(ms_landmarks_t *landmarks);
 /* Of a site; all zero if it is unknown. */
 const struct ms_doings *ms_landmarks_of(const ms_landmarks_t *landmarks, uint32_t site);
 
+static inline bool ms_landmarks_is_optimizers(const ms_landmarks_t *landmarks, uint32_t site)
+{
+    return ms_doing_is_optimizers((enum ms_doing)ms_landmarks_of(landmarks, site)->doing);
+}
+
 /* The first site in a call of an nn.Module; UINT32_MAX: there is none. */
 uint32_t ms_landmarks_first_call(const ms_landmarks_t *landmarks);
 

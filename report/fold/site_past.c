@@ -100,7 +100,7 @@ static size_t end_of_life(const struct ms_site_table *table, size_t count, uint6
 
 static bool is_optimizers(const struct ms_run_end *end, uint32_t site)
 {
-    return ms_doing_is_optimizers((enum ms_doing)ms_landmarks_of(end->landmarks, site)->doing);
+    return ms_landmarks_is_optimizers(end->landmarks, site);
 }
 
 /* How many of the last frees came before an optimizer's step returned, if it was the last: its

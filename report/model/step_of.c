@@ -36,8 +36,7 @@ uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns)
 
 static bool is_optimizers(const struct ms_model *model, const struct ms_model_oom *oom)
 {
-    return ms_doing_is_optimizers(
-        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing);
+    return ms_landmarks_is_optimizers(model->landmarks, oom->record.state.site);
 }
 
 /* An optimizer's requests belong to the step that it ends. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "report/model/site_rows.h"
 #include "report/model/snapshot.h"
 #include "report/render/encodings/pickle.h"
@@ -13,7 +14,6 @@
 #include "report/render/frame_table.h"
 
 #define WHY_BYTES   (PATH_MAX + 512)
-#define NS_PER_US   1000u
 #define LARGE_BYTES (UINT64_C(1) << 20) /* PyTorch's own limit between small and large segments */
 #define NOT_KEPT    UINT32_MAX
 #define MOST_TAGS   64
@@ -238,7 +238,7 @@ static void add_entry(struct snapshot_writer *writer, const struct ms_snapshot_e
                       const char *action)
 {
     const bool oom = entry->action == MS_ACTION_OOM;
-    const uint64_t start_us = writer->model->header.start_unix_ns / NS_PER_US;
+    const uint64_t start_us = writer->model->header.start_unix_ns / MS_NS_PER_US;
     struct ms_pickle *pickle = &writer->pickle;
 
     ms_pickle_open_dict(pickle);
@@ -246,7 +246,7 @@ static void add_entry(struct snapshot_writer *writer, const struct ms_snapshot_e
     ms_pickle_add_number(pickle, oom ? "device_free" : "addr", entry->addr);
     ms_pickle_add_number(pickle, "size", entry->bytes);
     ms_pickle_add_number(pickle, "stream", entry->stream);
-    ms_pickle_add_number(pickle, "time_us", start_us + entry->time_ns / NS_PER_US);
+    ms_pickle_add_number(pickle, "time_us", start_us + entry->time_ns / MS_NS_PER_US);
     add_tags(writer, entry->site);
     add_frames(writer, entry->site);
     ms_pickle_close_dict(pickle);

@@ -237,8 +237,7 @@ static bool has_loaded_state(const struct ms_model *model, uint64_t device)
 static void add_first_step(const struct ms_model *model, const struct ms_judgement *judgement,
                            const struct ms_model_oom *oom, struct ms_buffer *out)
 {
-    const bool in_optimizer = ms_doing_is_optimizers(
-        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing);
+    const bool in_optimizer = ms_landmarks_is_optimizers(model->landmarks, oom->record.state.site);
     const bool asks_for_more = judgement->verdict == MS_VERDICT_CAP ||
                                judgement->verdict == MS_VERDICT_DEMAND ||
                                judgement->verdict == MS_VERDICT_SPILL_LIMIT;

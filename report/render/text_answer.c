@@ -236,8 +236,8 @@ static void add_steps_before(const struct ms_judgement *judgement, struct ms_buf
         ms_buffer_format(
             out,
             "  before each of steps %s to %s needed more than all before it, from %s to %s; step "
-            "%s "
-            "needs at least %s: look for what grows in it, such as the length of a sequence, and "
+            "%s needs at least %s: look for what grows in it, such as the length of a sequence, "
+            "and "
             "limit that to what it was in step %s, which still fitted\n",
             MS_COUNT(judgement->rising_since_step), MS_COUNT(judgement->rising_to_step),
             MS_BYTES(judgement->rising_from_bytes), MS_BYTES(judgement->past_most_bytes),
@@ -246,8 +246,7 @@ static void add_steps_before(const struct ms_judgement *judgement, struct ms_buf
     } else if (judgement->past_steps > 0) {
         ms_buffer_format(out,
                          "  before at most %s were live in any of steps 1 to %s; step %s needs at "
-                         "least %s: look "
-                         "for what is different in it\n",
+                         "least %s: look for what is different in it\n",
                          MS_BYTES(judgement->past_most_bytes), MS_COUNT(judgement->past_steps),
                          MS_COUNT(judgement->step), MS_BYTES(judgement->needed_bytes));
     }

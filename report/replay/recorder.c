@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/containers/numbers.h"
 #include "report/read/log_entries.h"
 
-#define NS_PER_US 1000u
 #define TAKEN_OUT MS_OPERATION_KIND_COUNT /* of a removed operation, until the gaps are closed */
 
 /* An out-of-memory. */
@@ -119,7 +119,7 @@ static void take_refusals(struct ms_recorder *recorder, uint64_t time_ns)
             return;
         }
         complaint = ms_recording_refused(
-            recorder->recording, refusal->time_ns / NS_PER_US, MS_OPERATION_REFUSED,
+            recorder->recording, refusal->time_ns / MS_NS_PER_US, MS_OPERATION_REFUSED,
             bytes < MS_RECORDED_MOST_BYTES ? bytes : MS_RECORDED_MOST_BYTES, 0, refusal->site);
         recorder->recording->left_out += complaint.field != NULL;
         if (!complaint.field) {
@@ -274,7 +274,7 @@ static bool is_mapped(const struct ms_recording *recording, const struct ms_even
 void ms_recorder_event(struct ms_recorder *recorder, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_recording *recording = recorder->recording;
-    const uint64_t time_us = time_ns / NS_PER_US;
+    const uint64_t time_us = time_ns / MS_NS_PER_US;
     struct ms_complaint complaint;
 
     if (!recorder->begun) {

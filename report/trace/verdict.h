@@ -92,13 +92,13 @@ enum ms_unspilled_by {
     MS_UNSPILLED_COUNT
 };
 
-/* The state at the moment of the failure. All in bytes. */
 enum ms_grad_mode {
     MS_GRAD_UNKNOWN, /* no PyTorch, or an older trace */
     MS_GRAD_OFF,     /* as under torch.no_grad() */
     MS_GRAD_ON
 };
 
+/* The state at the moment of the failure. All in bytes. */
 struct ms_oom_state {
     uint64_t requested_bytes;
     uint64_t refused_bytes; /* MS_OOM_TORCH: of the refused driver call before it; 0: none */

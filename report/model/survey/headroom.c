@@ -229,10 +229,9 @@ static void judge_run(struct ms_headroom *headroom)
 static bool has_state(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
 {
     const struct ms_recurrence *steps = &sampler->model->recurrence;
-    const enum ms_doing doing =
-        (enum ms_doing)ms_landmarks_of(sampler->model->landmarks, fatal->record.state.site)->doing;
 
-    return steps->known && !ms_doing_is_optimizers(doing) &&
+    return steps->known &&
+           !ms_landmarks_is_optimizers(sampler->model->landmarks, fatal->record.state.site) &&
            (steps->count >= FIRST_STEPS || (steps->count > 0 && steps->site > 0));
 }
 

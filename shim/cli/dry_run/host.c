@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/buffer.h"
 #include "shim/cli/launch/descendants.h"
 #include "shim/tables/host_bytes.h"
@@ -52,8 +53,8 @@ static uint64_t layer_bytes(struct ms_dry_host *host)
         return 0;
     }
     bytes = (layer.f_blocks - layer.f_bfree) * (uint64_t)layer.f_bsize;
-    if (bytes >= TOLD && bytes > host->written_bytes) {
-        host->written_bytes = bytes;
+    if (bytes >= TOLD) {
+        host->written_bytes = ms_most(host->written_bytes, bytes);
     }
     if (layer.f_bfree == 0) {
         host->full_bytes = layer.f_blocks * (uint64_t)layer.f_bsize;
@@ -83,16 +84,14 @@ bool ms_dry_host_look(struct ms_dry_host *host)
 {
     const uint64_t bytes = held_bytes(host);
 
-    host->most_bytes = bytes > host->most_bytes ? bytes : host->most_bytes;
+    host->most_bytes = ms_most(host->most_bytes, bytes);
     return host->limit_bytes == 0 ||
            (bytes <= host->limit_bytes && ms_host_available_bytes("") >= LEAST);
 }
 
 void ms_dry_host_end(struct ms_dry_host *host)
 {
-    const uint64_t bytes = layer_bytes(host);
-
-    host->most_bytes = bytes > host->most_bytes ? bytes : host->most_bytes;
+    host->most_bytes = ms_most(host->most_bytes, layer_bytes(host));
     if (host->layer >= 0) {
         (void)close(host->layer);
         host->layer = -1;

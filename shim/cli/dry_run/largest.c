@@ -6,10 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "allocator/base/clock.h"
 #include "report/model/site_rows.h"
 #include "report/model/verdict_report.h"
-
-#define NS_PER_US UINT64_C(1000)
 
 struct site_largest {
     uint64_t bytes, time_us;
@@ -49,7 +48,7 @@ static void take_each(const struct ms_recording *recording, struct site_largest 
 static bool may_follow_data(const struct ms_model *model, uint32_t site, enum ms_kind kind)
 {
     return !ms_kind_is_of_model(kind) && kind != MS_KIND_WORKSPACE && kind != MS_KIND_GRAPHS &&
-           !ms_doing_is_optimizers((enum ms_doing)ms_landmarks_of(model->landmarks, site)->doing);
+           !ms_landmarks_is_optimizers(model->landmarks, site);
 }
 
 static void name_line(const struct ms_model *model, uint32_t site, struct ms_dry_tensor *largest)
@@ -95,7 +94,7 @@ void ms_dry_largest_take(const struct ms_model *model, int device,
     if (found > 0) {
         largest->bytes = most.bytes;
         /* A step may begin within the same microsecond. */
-        largest->step = ms_step_at(model, most.time_us * NS_PER_US + NS_PER_US - 1);
+        largest->step = ms_step_at(model, most.time_us * MS_NS_PER_US + MS_NS_PER_US - 1);
         name_line(model, found, largest);
     }
 }

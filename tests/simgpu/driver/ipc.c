@@ -32,6 +32,9 @@ struct handle {
     int32_t device;
 };
 
+#define OPAQUE_BYTES 64 /* of the driver's handles */
+_Static_assert(sizeof(struct handle) <= OPAQUE_BYTES, "a handle fits");
+
 static int open_foreign(const struct handle *handle)
 {
     char path[64];
@@ -52,6 +55,14 @@ static struct handle handle_of(const struct sim_range *range)
                            .device = range->device->index};
 }
 
+/* opaque: the 64 bytes of the driver's own handles. */
+static void put_handle(const struct sim_range *range, char opaque[OPAQUE_BYTES])
+{
+    struct handle handle = handle_of(range);
+    memset(opaque, 0, OPAQUE_BYTES);
+    memcpy(opaque, &handle, sizeof handle);
+}
+
 static uint64_t key_of(const struct handle *handle)
 {
     return (1ull << 63 | (uint64_t)handle->pid << 40) ^ handle->offset;
@@ -68,10 +79,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     if (!range || range->kind != SIM_RANGE_DEVICE) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct handle handle = handle_of(range);
-    _Static_assert(sizeof handle <= sizeof pHandle->reserved, "a handle fits");
-    memset(pHandle, 0, sizeof *pHandle);
-    memcpy(pHandle->reserved, &handle, sizeof handle);
+    _Static_assert(sizeof pHandle->reserved == OPAQUE_BYTES, "all of it is written");
+    put_handle(range, pHandle->reserved);
     return CUDA_SUCCESS;
 }
 
@@ -239,10 +248,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
         range->pool->properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct handle handle = handle_of(range);
-    _Static_assert(sizeof handle <= sizeof shareData_out->reserved, "a handle fits");
-    memset(shareData_out, 0, sizeof *shareData_out);
-    memcpy(shareData_out->reserved, &handle, sizeof handle);
+    _Static_assert(sizeof shareData_out->reserved == OPAQUE_BYTES, "all of it is written");
+    put_handle(range, (char *)shareData_out->reserved);
     return CUDA_SUCCESS;
 }
 

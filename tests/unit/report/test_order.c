@@ -81,15 +81,21 @@ Test(order, epochs_of_like_steps_are_no_steps)
     cr_assert_eq(found.site, LOOP_INPUT);
 }
 
+/* With another number of turns, never the same row again. */
+static void something_else(int turns)
+{
+    for (int turn = 0; turn < turns; turn++) {
+        ask(LOOP_KEPT, 1);
+        ask(LOOP_APPENDED, 1);
+    }
+}
+
 Test(order, now_and_then_something_else_lowers_the_confidence)
 {
     for (int i = 0; i < 5; i++) {
         steps(200, 12);
         ask(LOOP_INPUT, 1);
-        for (int turn = 0; turn <= i; turn++) { /* never the same row again */
-            ask(LOOP_KEPT, 1);
-            ask(LOOP_APPENDED, 1);
-        }
+        something_else(i + 1);
         ask(LOOP_EVALUATION, 12);
     }
     cr_assert(judge());
@@ -101,10 +107,7 @@ Test(order, what_lies_behind_a_step_is_no_part_of_it)
 {
     for (int i = 0; i < 5; i++) {
         steps(200, 12);
-        for (int turn = 0; turn <= i; turn++) {
-            ask(LOOP_KEPT, 1);
-            ask(LOOP_APPENDED, 1);
-        }
+        something_else(i + 1);
     }
     cr_assert(judge());
     cr_assert_eq(found.count, 1000);
