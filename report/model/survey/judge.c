@@ -7,10 +7,9 @@
 #include "report/model/ledger.h"
 #include "report/model/survey/state.h"
 
-#define NS_PER_HOUR 3.6e12
-#define MOST_STEPS  9007199254740992.0 /* 2^53 */
-#define TIME_PARTS  128u               /* if no steps are known */
-#define QUARTERS    4u
+#define MOST_STEPS 9007199254740992.0 /* 2^53 */
+#define TIME_PARTS 128u               /* if no steps are known */
+#define QUARTERS   4u
 
 /* Growth that is worth a line: more than one part of the cap in so many, or enough to reach the cap
  * within so many times the run's steps. */
@@ -85,6 +84,35 @@ void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth)
     }
 }
 
+/* ---- rows of growth ---- */
+
+struct ms_growing_site ms_sampler_growing(const struct ms_sampler *sampler, uint32_t site,
+                                          enum ms_growth_degree degree, enum ms_growth_round round)
+{
+    const struct ms_sampled_site *is = &sampler->sites[site];
+
+    return (struct ms_growing_site){
+        .site = site,
+        .path_site = is->path_site ? is->path_site : site,
+        .kind = is->kind,
+        .degree = (uint8_t)degree,
+        .round = (uint8_t)round,
+        .before_pass = is->before_pass,
+    };
+}
+
+bool ms_growing_has(const struct ms_buffer *growing, uint32_t site)
+{
+    const struct ms_growing_site *rows = (const struct ms_growing_site *)growing->at;
+
+    for (size_t i = 0; rows && i < growing->bytes / sizeof(*rows); i++) {
+        if (rows[i].site == site) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- growth ---- */
 
 /* Bytes needed at the peak of live bytes, wherever they lay; memory that the driver served is
@@ -153,10 +181,10 @@ static uint64_t cap_at(const struct ms_sampler *sampler, double bytes_per_step)
 static double per_hour(const struct ms_growth_clock *clock, const struct ms_slope *slope)
 {
     const size_t last = clock->count - 1;
-    const double ns = (double)(clock->time_ns[last] - clock->time_ns[slope->first]);
     const double steps = (double)(clock->step[last] - clock->step[slope->first]);
 
-    return ns > 0 ? slope->bytes_per_step * steps / ns * NS_PER_HOUR : 0;
+    return ms_bytes_per_hour(slope->bytes_per_step * steps,
+                             clock->time_ns[last] - clock->time_ns[slope->first]);
 }
 
 static int by_slope(const void *a, const void *b)
@@ -247,9 +275,8 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
                       size_t behind_oom, struct ms_buffer *growing)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
-    const struct ms_sampled_site *site = &sampler->sites[id];
-    const uint64_t *samples =
-        (const uint64_t *)sampler->samples.at + (size_t)(site->samples - 1) * samples_room;
+    const uint64_t *samples = (const uint64_t *)sampler->samples.at +
+                              (size_t)(sampler->sites[id].samples - 1) * samples_room;
     const bool few = clock->count < MS_GROWTH_FEWEST;
     const size_t last = clock->count - 1;
     struct ms_slope slope;
@@ -262,23 +289,17 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
     struct ms_growing_site *row = ms_buffer_extend(growing, sizeof(*row));
 
     if (row) {
-        *row = (struct ms_growing_site){
-            .site = id,
-            .path_site = site->path_site ? site->path_site : id,
-            .kind = site->kind,
-            .degree = few ? MS_GROWTH_LIKELY : MS_GROWTH_SEEN,
-            .round = clock->by_time ? MS_ROUND_TIME : MS_ROUND_STEP,
-            .bytes_per_round = slope.bytes_per_step,
-            .error = slope.error,
-            .bytes_per_hour = per_hour(clock, &slope),
-            .every = clock->by_time ? 0 : steps_apart(clock, samples, slope.first),
-            .since_step = clock->by_time ? 0 : clock->step[slope.first],
-            .since_ns = clock->time_ns[slope.first],
-            .grown_bytes = samples[last] - samples[slope.first],
-            .cap_at_step = cap_at(sampler, slope.bytes_per_step),
-            .before_pass = site->before_pass,
-            .held = held_of(sampler, id, samples[last]),
-        };
+        *row = ms_sampler_growing(sampler, id, few ? MS_GROWTH_LIKELY : MS_GROWTH_SEEN,
+                                  clock->by_time ? MS_ROUND_TIME : MS_ROUND_STEP);
+        row->bytes_per_round = slope.bytes_per_step;
+        row->error = slope.error;
+        row->bytes_per_hour = per_hour(clock, &slope);
+        row->every = clock->by_time ? 0 : steps_apart(clock, samples, slope.first);
+        row->since_step = clock->by_time ? 0 : clock->step[slope.first];
+        row->since_ns = clock->time_ns[slope.first];
+        row->grown_bytes = samples[last] - samples[slope.first];
+        row->cap_at_step = cap_at(sampler, slope.bytes_per_step);
+        row->held = held_of(sampler, id, samples[last]);
     }
 }
 
@@ -326,18 +347,6 @@ static void take_seen(struct ms_sampler *sampler, struct ms_buffer *growing)
     }
 }
 
-static bool is_among(const struct ms_buffer *growing, uint32_t site)
-{
-    const struct ms_growing_site *rows = (const struct ms_growing_site *)growing->at;
-
-    for (size_t i = 0; rows && i < growing->bytes / sizeof(*rows); i++) {
-        if (rows[i].site == site) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Takes sites that left something in each round. Rounds say more than parts of equal time. */
 static void take_kept(const struct ms_sampler *sampler, struct ms_buffer *growing)
 {
@@ -347,7 +356,7 @@ static void take_kept(const struct ms_sampler *sampler, struct ms_buffer *growin
         growing->bytes = 0;
     }
     for (size_t i = 0; i < sampler->kept.bytes / sizeof(*kept); i++) {
-        if (!is_among(growing, kept[i].site)) {
+        if (!ms_growing_has(growing, kept[i].site)) {
             ms_buffer_append(growing, (const char *)&kept[i], sizeof(kept[i]));
         }
     }

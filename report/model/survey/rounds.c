@@ -7,7 +7,6 @@
 #include "report/model/survey/state.h"
 #include "report/model/verdict_report.h"
 
-#define NS_PER_HOUR 3.6e12
 #define MOST_LET_GO 8u /* a part in so many of kept memory */
 #define FEWEST_CALLS \
     8u /* calls without a backward pass between them: one step may call this often */
@@ -236,7 +235,6 @@ static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t
                      const struct ms_kept_round *rounds, size_t round_count, bool by_call,
                      enum ms_growth_degree degree, uint64_t time_ns)
 {
-    const struct ms_sampled_site *site = &sampler->sites[kept->site];
     const uint64_t first = rounds[0].round;
     const double apart = round_count > 1 ? (double)(rounds[round_count - 1].round - first) /
                                                (double)(round_count - 1)
@@ -247,18 +245,12 @@ static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t
     if (!row) {
         return;
     }
-    *row = (struct ms_growing_site){
-        .site = kept->site,
-        .path_site = site->path_site ? site->path_site : kept->site,
-        .kind = site->kind,
-        .degree = (uint8_t)degree,
-        .round = steps > 0 ? MS_ROUND_STEP
-                 : by_call ? MS_ROUND_CALL
-                           : MS_ROUND_PASS,
-        .rounds = round_count,
-        .before_pass = site->before_pass,
-        .since_ns = time_ns,
-    };
+    *row = ms_sampler_growing(sampler, kept->site, degree,
+                              steps > 0 ? MS_ROUND_STEP
+                              : by_call ? MS_ROUND_CALL
+                                        : MS_ROUND_PASS);
+    row->rounds = round_count;
+    row->since_ns = time_ns;
     for (size_t i = 0; i < count; i++) {
         const uint64_t round = by_call ? kept[i].call : kept[i].round;
 
@@ -271,10 +263,7 @@ static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t
         (double)row->grown_bytes / (double)round_count / apart / (steps > 0 ? steps : 1);
     row->every = apart * (steps > 0 ? steps : 1);
     row->since_step = ms_step_at(sampler->model, row->since_ns);
-    row->bytes_per_hour =
-        time_ns > row->since_ns
-            ? (double)row->grown_bytes / (double)(time_ns - row->since_ns) * NS_PER_HOUR
-            : 0;
+    row->bytes_per_hour = ms_bytes_per_hour((double)row->grown_bytes, time_ns - row->since_ns);
 }
 
 /* Without tensors: a framework's cache grows in the first passes, too, until it is as large as it
@@ -352,18 +341,6 @@ static bool is_rising(const struct ms_rounds *rounds, const struct ms_sampled_si
            ms_rise_goes_on(&site->rise, rounds->calls);
 }
 
-static bool is_kept(const struct ms_sampler *sampler, uint32_t site)
-{
-    const struct ms_growing_site *rows = (const struct ms_growing_site *)sampler->kept.at;
-
-    for (size_t i = 0; i < sampler->kept.bytes / sizeof(*rows); i++) {
-        if (rows[i].site == site) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Rows of sites whose bytes rise from call to call. It is not told yet how often they did: the rule
  * for longer inputs is of such rows. */
 static void find_rising(struct ms_sampler *sampler, const struct ms_live_set *live,
@@ -376,24 +353,17 @@ static void find_rising(struct ms_sampler *sampler, const struct ms_live_set *li
         struct ms_growing_site *row = NULL;
 
         ms_rounds_sample(rounds, site, time_ns);
-        if (is_rising(rounds, site) && !is_kept(sampler, id)) {
+        if (is_rising(rounds, site) && !ms_growing_has(&sampler->kept, id)) {
             row = ms_buffer_extend(rows, sizeof(*row));
         }
         if (row) {
             const uint64_t grown_bytes = site->rise.bytes - site->rise.first_bytes;
 
-            *row = (struct ms_growing_site){
-                .site = id,
-                .path_site = site->path_site ? site->path_site : id,
-                .kind = site->kind,
-                .degree = MS_GROWTH_LIKELY,
-                .round = MS_ROUND_CALL,
-                .before_pass = site->before_pass,
-                .held = (double)count_of(sampler, live, id),
-                .since_step = rounds->calls - site->rise.rises,
-                .since_ns = site->rise.since_ns,
-                .grown_bytes = grown_bytes < site->bytes ? grown_bytes : site->bytes,
-            };
+            *row = ms_sampler_growing(sampler, id, MS_GROWTH_LIKELY, MS_ROUND_CALL);
+            row->held = (double)count_of(sampler, live, id);
+            row->since_step = rounds->calls - site->rise.rises;
+            row->since_ns = site->rise.since_ns;
+            row->grown_bytes = grown_bytes < site->bytes ? grown_bytes : site->bytes;
         }
     }
 }
@@ -410,12 +380,12 @@ static void take_rising(struct ms_sampler *sampler, struct ms_buffer *rows, uint
     }
     for (size_t i = 0; i < count && grown_bytes >= sampler->live_bytes / MADE_LONGER_PARTS; i++) {
         struct ms_growing_site *row = &all[i];
-        const double over_ns = time_ns > row->since_ns ? (double)(time_ns - row->since_ns) : 0;
+        const uint64_t over_ns = time_ns > row->since_ns ? time_ns - row->since_ns : 0;
 
         row->rounds = sampler->sites[row->site].rise.rises;
         row->held = 0;
         row->bytes_per_round = (double)row->grown_bytes / (double)row->rounds;
-        row->bytes_per_hour = over_ns > 0 ? (double)row->grown_bytes / over_ns * NS_PER_HOUR : 0;
+        row->bytes_per_hour = ms_bytes_per_hour((double)row->grown_bytes, over_ns);
         row->since_step = ms_step_at(sampler->model, row->since_ns);
         ms_buffer_append(&sampler->kept, (const char *)row, sizeof(*row));
     }
@@ -455,7 +425,7 @@ static void find_past_one_step(struct ms_sampler *sampler, const struct ms_live_
     for (uint32_t id = 1; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
         const struct ms_sampled_site *site = &sampler->sites[id];
         const size_t count = is_made_of_model(ms_landmarks_of(sampler->model->landmarks, id)) &&
-                                     !is_kept(sampler, id)
+                                     !ms_growing_has(&sampler->kept, id)
                                  ? count_of(sampler, live, id)
                                  : 0;
         struct ms_growing_site *row =
@@ -464,17 +434,11 @@ static void find_past_one_step(struct ms_sampler *sampler, const struct ms_live_
 
         if (row) {
             (void)ms_site_table_read(sampler->model->sites, (uint8_t)sampler->device, id, &sums);
-            *row = (struct ms_growing_site){
-                .site = id,
-                .path_site = site->path_site ? site->path_site : id,
-                .kind = site->kind,
-                .degree = MS_GROWTH_LIKELY,
-                .round = MS_ROUND_PASS,
-                .rounds = count,
-                .since_ns = sums.first_ns,
-                .grown_bytes = site->bytes,
-                .bytes_per_round = (double)site->bytes / (double)count,
-            };
+            *row = ms_sampler_growing(sampler, id, MS_GROWTH_LIKELY, MS_ROUND_PASS);
+            row->rounds = count;
+            row->since_ns = sums.first_ns;
+            row->grown_bytes = site->bytes;
+            row->bytes_per_round = (double)site->bytes / (double)count;
         }
     }
 }

@@ -110,6 +110,12 @@ static inline uint64_t ms_sampler_moved(const struct ms_sampler *sampler)
     return sums->events == 0 && sampler->model->digest_events > 0 ? UINT64_MAX : moved;
 }
 
+/* Growth's pace over that time; 0: no time passed. */
+static inline double ms_bytes_per_hour(double bytes, uint64_t over_ns)
+{
+    return over_ns > 0 ? bytes / (double)over_ns * 3.6e12 : 0;
+}
+
 /* ---- sample.c: live memory and its sites ---- */
 
 bool ms_sampler_begin(struct ms_sampler *sampler, const struct ms_model *model, uint8_t device,
@@ -121,11 +127,6 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
                       const struct ms_event *event, uint32_t allocation, uint64_t time_ns);
 void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
                      const struct ms_event *event, uint64_t time_ns);
-
-/* Takes memory that a framework gave back. */
-void ms_sampler_given_back(struct ms_sampler *sampler, const struct ms_event *event);
-/* Keeps of it what the program asked for by emptying a cache, the largest first. */
-void ms_sampler_list_emptyings(struct ms_sampler *sampler);
 
 /* Sets the pending bytes. */
 void ms_sampler_waits(struct ms_sampler *sampler, uint64_t bytes, uint64_t time_ns);
@@ -141,6 +142,13 @@ void ms_sampler_adopt(struct ms_sampler *sampler, struct ms_live_set *live,
 /* Records are missing: live memory has no site from here on. */
 void ms_sampler_rebase(struct ms_sampler *sampler, struct ms_live_set *live,
                        const struct ms_aggregate *sums);
+
+/* ---- emptied.c: memory given back ---- */
+
+/* Takes memory that a framework gave back. */
+void ms_sampler_given_back(struct ms_sampler *sampler, const struct ms_event *event);
+/* Keeps of it what the program asked for by emptying a cache, the largest first. */
+void ms_sampler_list_emptyings(struct ms_sampler *sampler);
 
 /* ---- moments.c: time ---- */
 
@@ -189,6 +197,13 @@ void ms_sampler_choose_turns(struct ms_sampler *sampler);
 void ms_sampler_note_turns(struct ms_sampler *sampler);
 
 /* ---- judge.c: growth ---- */
+
+/* A row of growth, with what is known of the site itself. */
+struct ms_growing_site ms_sampler_growing(const struct ms_sampler *sampler, uint32_t site,
+                                          enum ms_growth_degree degree, enum ms_growth_round round);
+
+/* Whether one of these rows (struct ms_growing_site) is that site's. */
+bool ms_growing_has(const struct ms_buffer *growing, uint32_t site);
 
 /* Sets the places of steps. */
 void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth);
