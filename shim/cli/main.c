@@ -8,7 +8,6 @@
 
 #include "allocator/base/nearest.h"
 #include "shim/cli/arguments/cli.h"
-#include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/print.h"
 #include "shim/cli/launch/place.h"
@@ -64,17 +63,10 @@ static void guess(const char *name, char *meant, size_t meant_bytes)
 
 static int say_unknown(const char *name)
 {
-    const char *why = ms_cli_why_no_command(name);
-    char meant[PATH_MAX], question[MS_MEANT_BYTES];
+    char meant[PATH_MAX];
 
-    if (why) {
-        ms_complain("memshim: there is no command '%s': %s", name, why);
-        return MS_CLI_WRONG_CALL;
-    }
     guess(name, meant, sizeof(meant));
-    ms_complain("memshim: there is no %s '%s'%s; memshim help lists them",
-                name[0] == '-' ? "option" : "command", name, ms_did_you_mean(meant, question));
-    return MS_CLI_WRONG_CALL;
+    return ms_cli_no_command(MS_CLI_COMMANDS, name, meant);
 }
 
 int main(int argc, char **argv)

@@ -6,7 +6,6 @@
 
 #include "allocator/base/nearest.h"
 #include "shim/cli/arguments/cli.h"
-#include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/print.h"
 #include "shim/tables/options.h"
@@ -79,24 +78,13 @@ static int find_subject(enum ms_cli_command_id asker, int argc, char **argv,
     static const struct ms_cli_reader reader = {.operand = take_subject};
     struct table_subject subject = {.asker = asker};
     const int status = ms_cli_parse(asker, argc, argv, &reader, &subject);
-    char question[MS_MEANT_BYTES];
-    const char *why;
 
     *found = subject.word ? ms_cli_command_find(subject.word) : MS_CLI_COMMANDS;
     if (status >= 0 || !subject.word ||
         (*found != MS_CLI_COMMANDS && !ms_cli_commands[*found].hidden)) {
         return status;
     }
-    why = ms_cli_why_no_command(subject.word);
-    if (why) {
-        ms_complain("memshim %s: there is no command '%s': %s", ms_cli_commands[asker].name,
-                    subject.word, why);
-    } else {
-        ms_complain("memshim %s: there is no command '%s'%s; memshim help lists them",
-                    ms_cli_commands[asker].name, subject.word,
-                    ms_did_you_mean(ms_cli_nearest_command(subject.word), question));
-    }
-    return MS_CLI_WRONG_CALL;
+    return ms_cli_no_command(asker, subject.word, ms_cli_nearest_command(subject.word));
 }
 
 int ms_cli_help(int argc, char **argv)

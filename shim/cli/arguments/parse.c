@@ -35,6 +35,20 @@ int ms_cli_wrong(enum ms_cli_command_id command, const char *format, ...)
     return MS_CLI_WRONG_CALL;
 }
 
+int ms_cli_no_command(enum ms_cli_command_id asker, const char *word, const char *meant)
+{
+    const char *why = ms_cli_why_no_command(word);
+    const bool first = asker == MS_CLI_COMMANDS;
+    char question[MS_MEANT_BYTES];
+
+    ms_complain("memshim%s%s: there is no %s '%s'%s%s", first ? "" : " ",
+                first ? "" : ms_cli_commands[asker].name,
+                first && !why && word[0] == '-' ? "option" : "command", word,
+                why ? ": " : ms_did_you_mean(meant, question),
+                why ? why : "; memshim help lists them");
+    return MS_CLI_WRONG_CALL;
+}
+
 /* A command's options in getopt_long's form. */
 struct spelled {
     struct ms_cli_option_rows table;

@@ -29,4 +29,9 @@ int ms_cli_parse(enum ms_cli_command_id command, int argc, char **argv,
 int ms_cli_wrong(enum ms_cli_command_id command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Complains of a word that names no command: says why there is none, where people look for it, or
+ * else guesses (`meant`; null or empty: nothing). asker: the command that was given the word;
+ * MS_CLI_COMMANDS: it stood in the place of the command itself. Returns the exit status. */
+int ms_cli_no_command(enum ms_cli_command_id asker, const char *word, const char *meant);
+
 #endif
