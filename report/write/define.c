@@ -3,7 +3,6 @@
  * recycled. It writes rarely, once a site: all under `growing`, so that no emitter of events waits
  * for it. */
 #include <errno.h>
-#include <string.h>
 
 #include "report/write/writer_state.h"
 
@@ -11,27 +10,8 @@
 static bool put(struct ms_trace *trace, struct ms_site_entry entry, const void *payload)
     MS_REQUIRES(ms_trace_growing_role)
 {
-    struct ms_extent_header *header = trace->sites.header;
-
-    if (!header) {
-        return false;
-    }
-
-    const uint64_t committed = atomic_load_explicit(&header->committed, memory_order_relaxed);
-    const uint64_t used = committed & UINT32_MAX;
-    const uint64_t bytes = sizeof(entry) + ((entry.bytes + 7u) & ~7ull);
-    uint8_t *at = ms_mapped_payload(header) + used;
-
-    if (header->payload_offset + used + bytes > MS_EXTENT_BYTES) {
-        return false;
-    }
-    memcpy(at, &entry, sizeof(entry));
-    memcpy(at + sizeof(entry), payload, entry.bytes);
-    ms_trace_put(trace, at, bytes);
-    atomic_store_explicit(&header->committed, committed + bytes + (1ull << 32),
-                          memory_order_release);
-    ms_trace_put(trace, &header->committed, sizeof(header->committed));
-    return true;
+    return trace->sites.header && ms_mapped_append(trace, trace->sites.header, &entry,
+                                                   sizeof(entry), payload, entry.bytes);
 }
 
 /* Needs `growing`. If there is no room for another extent, the one in use stays: something smaller

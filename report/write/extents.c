@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer's extents: making, publishing, sealing and recycling them. */
 #include <errno.h>
+#include <string.h>
 
 #include "allocator/base/cancel.h"
 #include "allocator/base/checksum.h"
@@ -38,6 +39,27 @@ void ms_mapped_publish(struct ms_trace *trace, struct ms_extent_header *header, 
     ms_trace_put(trace, header, header->payload_offset);
     atomic_store_explicit(&header->sequence, sequence, memory_order_release);
     ms_trace_put(trace, &header->sequence, sizeof(header->sequence));
+}
+
+bool ms_mapped_append(struct ms_trace *trace, struct ms_extent_header *header, const void *entry,
+                      size_t entry_bytes, const void *payload, size_t payload_bytes)
+{
+    const uint64_t committed = atomic_load_explicit(&header->committed, memory_order_relaxed);
+    const uint64_t used = committed & UINT32_MAX;
+    const uint64_t bytes = entry_bytes + ((payload_bytes + 7u) & ~7ull);
+    uint8_t *at = ms_mapped_payload(header) + used;
+
+    if (header->payload_offset + used + bytes > MS_EXTENT_BYTES) {
+        return false;
+    }
+    memcpy(at, entry, entry_bytes);
+    memcpy(at + entry_bytes, payload, payload_bytes);
+    ms_trace_put(trace, at, bytes);
+    /* The number of entries is in the upper half. */
+    atomic_store_explicit(&header->committed, committed + bytes + (1ull << 32),
+                          memory_order_release);
+    ms_trace_put(trace, &header->committed, sizeof(header->committed));
+    return true;
 }
 
 /* Out of line, because GCC's thread sanitizer does not support fences: there it is not checked. */

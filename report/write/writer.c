@@ -26,23 +26,8 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) bool thread_is_m
 static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const void *payload)
     MS_REQUIRES(ms_trace_role)
 {
-    struct ms_extent_header *header = trace->log.header;
-    uint64_t committed = atomic_load_explicit(&header->committed, memory_order_relaxed);
-    uint64_t used = committed & UINT32_MAX;
-    uint64_t bytes = sizeof(entry) + ((entry.bytes + 7u) & ~7ull);
-    uint8_t *at = ms_mapped_payload(header) + used;
-
-    if (header->payload_offset + used + bytes > MS_EXTENT_BYTES) {
-        return false;
-    }
     entry.event = trace->recorded;
-    memcpy(at, &entry, sizeof(entry));
-    memcpy(at + sizeof(entry), payload, entry.bytes);
-    ms_trace_put(trace, at, bytes);
-    atomic_store_explicit(&header->committed, committed + bytes + (1ull << 32),
-                          memory_order_release);
-    ms_trace_put(trace, &header->committed, sizeof(header->committed));
-    return true;
+    return ms_mapped_append(trace, trace->log.header, &entry, sizeof(entry), payload, entry.bytes);
 }
 
 /* ---- events ---- */

@@ -232,6 +232,11 @@ static inline uint8_t *ms_mapped_payload(const struct ms_extent_header *header)
 void ms_mapped_publish(struct ms_trace *trace, struct ms_extent_header *header, uint32_t kind,
                        uint64_t sequence);
 
+/* Adds an entry and its payload, padded to 8 bytes, to an extent of them, whose writers the caller
+ * keeps out. False: there is no room. */
+bool ms_mapped_append(struct ms_trace *trace, struct ms_extent_header *header, const void *entry,
+                      size_t entry_bytes, const void *payload, size_t payload_bytes);
+
 /* The extent is about to be written anew. To be called before the first new byte: a reader that has
  * copied new bytes then notices. */
 void ms_mapped_withdraw(struct ms_trace *trace, struct ms_extent_header *header);
