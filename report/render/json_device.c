@@ -91,24 +91,6 @@ static void add_pinned(struct ms_json *json, const struct ms_model *model, int i
     ms_buffer_free(&lines);
 }
 
-static void add_uuid(struct ms_json *json, const struct ms_model_device *device)
-{
-    char text[64] = "GPU";
-    size_t used = 3;
-
-    if (!device->has_uuid) {
-        ms_json_null(json, "uuid");
-        return;
-    }
-    for (int i = 0; i < MS_UUID_BYTES; i++) {
-        const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
-
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%02x", dash ? "-" : "",
-                                 device->uuid[i]);
-    }
-    ms_json_text(json, "uuid", text);
-}
-
 /* The lines of code of moved memory, those with most first. */
 static void add_moved_lines(struct ms_json *json, const struct ms_model *model, int device)
 {
@@ -177,11 +159,11 @@ void ms_json_add_device(struct ms_json *json, const struct ms_model *model, int 
                                                      "release"};
     const struct ms_aggregate *sums = &device->sums;
     const int64_t fragmentation = ms_aggregate_fragmentation_ppm(sums);
-    char number[MS_UNIT_TEXT_BYTES];
+    char number[MS_UNIT_TEXT_BYTES], uuid[MS_UUID_TEXT_BYTES];
 
     ms_json_open(json, NULL, '{');
     ms_json_integer(json, "index", index);
-    add_uuid(json, device);
+    ms_json_text(json, "uuid", device->has_uuid ? ms_uuid_text(device->uuid, uuid) : NULL);
     ms_json_add_optional(json, "name", device->name);
     ms_json_count(json, "total_bytes", sums->now.total_bytes);
     ms_json_count(json, "cap_bytes", sums->now.cap_bytes);

@@ -226,6 +226,11 @@ struct ms_site_entry {
  * `header`. */
 uint64_t ms_extent_checksum(const struct ms_extent_header *header, uint64_t sequence);
 
+#define MS_UUID_TEXT_BYTES 41
+
+/* A device's UUID as nvidia-smi writes it: "GPU-" and five groups of digits. Returns text. */
+char *ms_uuid_text(const uint8_t uuid[MS_UUID_BYTES], char text[MS_UUID_TEXT_BYTES]);
+
 _Static_assert(offsetof(struct ms_device_page, copy) ==
                    offsetof(struct ms_device_page, current) + sizeof(uint64_t),
                "both are read at once");

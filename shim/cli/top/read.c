@@ -41,16 +41,6 @@ static void stats_of(const struct ms_aggregate *sums, struct memshim_stats *out)
     ms_stats_derive(out);
 }
 
-static void set_uuid(struct ms_top_device *device, const uint8_t *uuid)
-{
-    size_t used = (size_t)snprintf(device->uuid, sizeof(device->uuid), "GPU");
-    for (int i = 0; i < MS_UUID_BYTES; i++) {
-        const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
-        used += (size_t)snprintf(device->uuid + used, sizeof(device->uuid) - used, "%s%02x",
-                                 dash ? "-" : "", uuid[i]);
-    }
-}
-
 /* If nothing happened in a part, its value is that at the end of the part before. */
 static void set_trend(struct ms_top_device *device, const struct ms_series_pair *pair)
 {
@@ -95,7 +85,7 @@ static bool read_device(struct ms_reader *reader, struct ms_extent_place *place,
     device->index = (uint8_t)page->device;
     memcpy(device->name, page->name, sizeof(device->name) - 1);
     if (page->has_uuid != 0) {
-        set_uuid(device, page->uuid);
+        (void)ms_uuid_text(page->uuid, device->uuid);
     }
     const bool has_series = ms_series_is_valid(&page->series.copy[page->series.current & 1]);
     out->torn |= !ms_reader_sums(reader, place, &read);

@@ -21,7 +21,7 @@ enum ms_top_sort { MS_TOP_BY_RANK, MS_TOP_BY_USED, MS_TOP_BY_LIVE, MS_TOP_BY_HOS
 struct ms_top_device {
     uint8_t index;
     char name[MS_NAME_BYTES];
-    char uuid[64]; /* empty: unknown */
+    char uuid[MS_UUID_TEXT_BYTES]; /* empty: unknown */
     struct memshim_stats stats;
     uint64_t trend_bytes[MS_TOP_TREND]; /* the most that was live in each part of the run so far */
     bool has_trend;
