@@ -35,13 +35,6 @@ void ms_json_add_process(struct ms_json *json, const struct ms_file_header *head
 /* timeline.json: Chrome's trace-event form, for Perfetto. */
 void ms_format_timeline(const struct ms_model *model, struct ms_buffer *out);
 
-/* Several processes in one timeline: begin, each, end. start_unix_ns: time 0 of the whole. pid: a
- * unique number for each process, because two hosts may have the same one. */
-void ms_timeline_begin(struct ms_json *json, uint64_t start_unix_ns, const char *what);
-void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_t start_unix_ns,
-                     int64_t pid);
-void ms_timeline_end(struct ms_json *json);
-
 /* The stacks of the live memory at each device's peak, collapsed: "outer;inner bytes" a line.
  * process: the outermost frame of each, if there are several processes; else empty. */
 void ms_folded_add(struct ms_buffer *out, const struct ms_model *model, const char *process);

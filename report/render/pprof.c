@@ -271,7 +271,7 @@ void ms_pprof_begin(struct ms_pprof *pprof)
     add_comment(pprof, word(pprof, "memshim: inuse is what was live when live bytes peaked"));
 }
 
-void ms_pprof_add(struct ms_pprof *pprof, const struct ms_model *model)
+static void add_process(struct ms_pprof *pprof, const struct ms_model *model)
 {
     const struct ms_file_header *header = &model->header;
 
@@ -334,7 +334,8 @@ static bool pack(const struct ms_buffer *from, struct ms_buffer *out)
     return packed;
 }
 
-bool ms_pprof_end(struct ms_pprof *pprof, struct ms_buffer *out)
+/* False: memory ran out. */
+static bool end_profile(struct ms_pprof *pprof, struct ms_buffer *out)
 {
     bool whole;
 
@@ -367,8 +368,8 @@ void ms_form_pprof(struct ms_forms *forms, const struct ms_model *model,
 {
     (void)merged;
     if (model) {
-        ms_pprof_add(&forms->pprof, model);
-    } else if (!ms_pprof_end(&forms->pprof, &forms->out)) {
+        add_process(&forms->pprof, model);
+    } else if (!end_profile(&forms->pprof, &forms->out)) {
         ms_forms_complain(forms, "no memory to write the profile");
         forms->failed = true;
     }

@@ -25,12 +25,6 @@ struct ms_pprof {
 
 void ms_pprof_begin(struct ms_pprof *pprof);
 
-/* Adds one process; the model is not needed afterwards. */
-void ms_pprof_add(struct ms_pprof *pprof, const struct ms_model *model);
-
-/* False: memory ran out. */
-bool ms_pprof_end(struct ms_pprof *pprof, struct ms_buffer *out);
-
 void ms_pprof_free(struct ms_pprof *pprof);
 
 #endif

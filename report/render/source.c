@@ -65,8 +65,9 @@ bool ms_source_looks_secret(const char *path)
     return name[0] == '.' || strstr(path, "/.") || has_word(name, strlen(name), words);
 }
 
-/* "token" marks a secret; "tokens" is the input of a language model. */
-bool ms_source_line_is_secret(const char *line, size_t bytes)
+/* Whether a line seems to set a password, a token or a key to a literal. "token" marks a secret;
+ * "tokens" is the input of a language model. */
+static bool is_secret_line(const char *line, size_t bytes)
 {
     static const char *const words[] = {"secret",        "passw",     "credential", "api_key",
                                         "apikey",        "api-key",   "access_key", "access_token",
@@ -176,7 +177,7 @@ static void add_line(struct ms_json *json, const char *line, size_t bytes)
     static const char hidden[] = "# (left out: it looks like a secret)";
 
     bytes -= bytes > 0 && line[bytes - 1] == '\r';
-    if (ms_source_line_is_secret(line, bytes)) {
+    if (is_secret_line(line, bytes)) {
         ms_json_text(json, NULL, hidden);
     } else {
         ms_json_part(json, NULL, line, bytes < LINE_BYTES ? bytes : LINE_BYTES);

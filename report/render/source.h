@@ -17,9 +17,6 @@ const char *ms_source_forbidden(const struct ms_model *model);
 /* Whether the file's name suggests a secret, so that it is left out. Pure. */
 bool ms_source_looks_secret(const char *path);
 
-/* Whether a line seems to set a password, a token or a key to a literal. Pure. */
-bool ms_source_line_is_secret(const char *line, size_t bytes);
-
 /* An object in an array: file, line, function, and either `first` and `lines`, or `why` not.
  * before_unix_ns: a file changed later is not the one that ran. */
 void ms_source_json(struct ms_json *json, const struct ms_frame *frame, uint64_t before_unix_ns);

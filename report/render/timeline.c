@@ -508,7 +508,9 @@ static void add_tags(const struct timeline *timeline)
     }
 }
 
-void ms_timeline_begin(struct ms_json *json, uint64_t start_unix_ns, const char *what)
+/* Several processes in one timeline: begin, each, end. start_unix_ns: time 0 of the whole. pid: a
+ * unique number for each process, because two hosts may have the same one. */
+static void begin_timeline(struct ms_json *json, uint64_t start_unix_ns, const char *what)
 {
     char date[MS_UNIT_TEXT_BYTES];
 
@@ -521,8 +523,8 @@ void ms_timeline_begin(struct ms_json *json, uint64_t start_unix_ns, const char 
     ms_json_open(json, "traceEvents", '[');
 }
 
-void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_t start_unix_ns,
-                     int64_t pid)
+static void add_process(struct ms_json *json, const struct ms_model *model, uint64_t start_unix_ns,
+                        int64_t pid)
 {
     const uint64_t start_ns = ms_model_start_unix_ns(model);
     const struct timeline timeline = {
@@ -547,7 +549,7 @@ void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_
     add_tags(&timeline);
 }
 
-void ms_timeline_end(struct ms_json *json)
+static void end_timeline(struct ms_json *json)
 {
     ms_json_close(json, ']');
     ms_json_close(json, '}');
@@ -558,9 +560,9 @@ void ms_format_timeline(const struct ms_model *model, struct ms_buffer *out)
 {
     struct ms_json json = {.out = out, .dense = true};
 
-    ms_timeline_begin(&json, model->header.start_unix_ns, model->header.command);
-    ms_timeline_add(&json, model, ms_model_start_unix_ns(model), model->header.pid);
-    ms_timeline_end(&json);
+    begin_timeline(&json, model->header.start_unix_ns, model->header.command);
+    add_process(&json, model, ms_model_start_unix_ns(model), model->header.pid);
+    end_timeline(&json);
 }
 
 /* Several processes share one clock, from a while before the first began: others may have
@@ -573,7 +575,7 @@ void ms_form_timeline(struct ms_forms *forms, const struct ms_model *model,
 
     (void)merged;
     if (!model) {
-        ms_timeline_end(&forms->json);
+        end_timeline(&forms->json);
         return;
     }
     if (forms->processes == 0) {
@@ -581,8 +583,8 @@ void ms_form_timeline(struct ms_forms *forms, const struct ms_model *model,
 
         forms->start_unix_ns =
             started_ns - (several && started_ns > EARLIER_NS ? EARLIER_NS : UINT64_C(0));
-        ms_timeline_begin(&forms->json, forms->start_unix_ns, model->header.command);
+        begin_timeline(&forms->json, forms->start_unix_ns, model->header.command);
     }
-    ms_timeline_add(&forms->json, model, forms->start_unix_ns,
-                    several ? (int64_t)forms->processes + 1 : model->header.pid);
+    add_process(&forms->json, model, forms->start_unix_ns,
+                several ? (int64_t)forms->processes + 1 : model->header.pid);
 }

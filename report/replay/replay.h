@@ -133,7 +133,7 @@ struct ms_replay_result {
      * a failure of the others belongs to the run. */
     uint64_t refused, refused_served;
     uint64_t peak_live_bytes, peak_reserved_bytes, peak_charged_bytes;
-    uint64_t peak_host_backed_bytes, host_backed_allocations;
+    uint64_t peak_host_backed_bytes;
     uint64_t calls[MS_REPLAY_CALL_COUNT];
     uint64_t modelled_ns, modelled_p99_ns;
     struct ms_pool_stats pool;   /* at the end */

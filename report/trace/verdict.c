@@ -337,7 +337,9 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
              pinned_text(state), range);
 }
 
-void ms_others_text(const struct ms_others *others, char *text, size_t text_bytes)
+/* "python3, pid 4711: 1.90 GiB; pid 4712: 300.0 MiB", as far as there is room; empty: none is
+ * known. */
+static void list_others(const struct ms_others *others, char *text, size_t text_bytes)
 {
     size_t used = 0;
 
@@ -358,7 +360,7 @@ static void say_others(const struct ms_oom_state *state, const struct analysis *
 {
     char others[MS_UNIT_TEXT_BYTES], sum[MS_UNIT_TEXT_BYTES], who[MS_SENTENCE_BYTES / 4];
 
-    ms_others_text(&state->others, who, sizeof(who));
+    list_others(&state->others, who, sizeof(who));
     snprintf(text, text_bytes,
              "other processes hold %s of the device%s%s%s; without them, memory in use and the "
              "request (%s) would have fitted",

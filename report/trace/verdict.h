@@ -165,10 +165,6 @@ const char *ms_unspilled_text(const struct ms_oom_state *state);
  * part. */
 bool ms_verdict_of_shared_cap(const struct ms_oom_state *state);
 
-/* "python3, pid 4711: 1.90 GiB; pid 4712: 300.0 MiB", as far as there is room; empty: none is
- * known. */
-void ms_others_text(const struct ms_others *others, char *text, size_t text_bytes);
-
 const char *ms_verdict_name(enum ms_verdict verdict); /* "demand", "cap", ... */
 
 #endif

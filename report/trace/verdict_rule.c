@@ -146,7 +146,8 @@ uint64_t ms_verdict_lacking_bytes(const struct ms_verdict_terms *terms)
     return ms_less(terms->piece_bytes, terms->free_bytes);
 }
 
-bool ms_verdict_lacked_holes(const struct ms_verdict_terms *terms)
+/* Whether P and H together make up what the piece lacks. */
+static bool lacked_holes(const struct ms_verdict_terms *terms)
 {
     const uint64_t lacking = ms_verdict_lacking_bytes(terms);
 
@@ -207,7 +208,7 @@ enum ms_verdict ms_verdict_rule(const struct ms_verdict_terms *terms)
     if (ms_verdict_nothing_left(terms) && !only_work_is_in_the_way(terms)) {
         return ms_verdict_nearest(terms);
     }
-    if (ms_verdict_lacked_holes(terms)) {
+    if (lacked_holes(terms)) {
         return MS_VERDICT_FRAGMENTATION;
     }
     return with_piece(terms, terms->spillable_bytes) > room ? ms_verdict_nearest(terms)

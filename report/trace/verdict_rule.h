@@ -46,8 +46,7 @@ enum ms_verdict ms_verdict_nearest(const struct ms_verdict_terms *terms);
 /* Whether less than a hundredth of that room is left beside the need. */
 bool ms_verdict_nothing_left(const struct ms_verdict_terms *terms);
 
-/* The bytes that the piece lacks beside free bytes; and whether P and H together make them up. */
+/* The bytes that the piece lacks beside free bytes. */
 uint64_t ms_verdict_lacking_bytes(const struct ms_verdict_terms *terms);
-bool ms_verdict_lacked_holes(const struct ms_verdict_terms *terms);
 
 #endif

@@ -94,10 +94,6 @@ CUresult ms_context_of(CUcontext handle, struct ms_context **out);
 /* The record of a context that was just created. overhead_bytes: what the driver took for it. */
 struct ms_context *ms_context_created(CUcontext handle, uint64_t overhead_bytes);
 
-/* The context was destroyed or reset, and its work is over: gives back its charges and frees the
- * memory that died with it. everything: also what outlives single contexts (a device reset). */
-void ms_context_gone(struct ms_context *context, bool everything);
-
 /* A live context of the device, preferably its primary one; null if there is none. `used`: begins a
  * use, which the caller leaves, of one that is not about to be destroyed. `awaited`: the same, but
  * if all are about to be destroyed, waits up to a second to see whether one lives on. */

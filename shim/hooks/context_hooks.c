@@ -225,9 +225,12 @@ static bool block_dies(void *ctx, const struct ms_holder *holder)
            (dying->everything && holder->kind == MS_HOLDER_MEMPOOL);
 }
 
-/* cuda.h, cuCtxDestroy: memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged and cuMemAllocHost
+/* The context was destroyed or reset, and its work is over: gives back its charges and frees the
+ * memory that died with it. everything: also what outlives single contexts (a device reset).
+ *
+ * cuda.h, cuCtxDestroy: memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged and cuMemAllocHost
  * goes with its context; that of cuMemCreate and cuMemAllocAsync does not. */
-void ms_context_gone(struct ms_context *context, bool everything)
+static void forget(struct ms_context *context, bool everything)
 {
     struct ms_device *device = context->device;
     ms_context_hold(context);
@@ -278,7 +281,7 @@ static struct ms_context *going(struct ms_context *context)
 static CUresult went(struct ms_context *context, bool gone, bool everything, CUresult result)
 {
     if (context && gone) {
-        ms_context_gone(context, everything);
+        forget(context, everything);
     }
     if (context) {
         ms_context_reopen(context);

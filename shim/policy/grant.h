@@ -77,9 +77,6 @@ void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdevice
 /* Emits MS_EVENT_HOST_ALLOC or MS_EVENT_HOST_FREE for memory on the host. */
 void ms_grant_emit_host(enum ms_event_kind kind, const struct ms_grant *grant);
 
-/* Discharges what the driver has freed. The caller has taken the grant from the ledger. */
-void ms_release_forwarded(const struct ms_grant *grant);
-
 /* A framework allocated a tensor at this address, which no pool serves. The block of the driver's
  * around it, if there is one, becomes an arena. */
 void ms_forwarded_arena(CUdeviceptr_v2 addr);

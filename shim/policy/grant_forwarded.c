@@ -290,12 +290,6 @@ static void give_back(const struct ms_grant *grant)
     }
 }
 
-void ms_release_forwarded(const struct ms_grant *grant)
-{
-    ms_forwarded_leaves(grant);
-    give_back(grant);
-}
-
 void ms_forwarded_arena(CUdeviceptr_v2 addr)
 {
     uint64_t now = atomic_load(&forwarded_frees);
@@ -339,7 +333,8 @@ void ms_release_dead(const struct ms_grant *grant)
     switch (grant->kind) {
     case MS_GRANT_FORWARDED:
     case MS_GRANT_OUTSIDE:
-        ms_release_forwarded(grant);
+        ms_forwarded_leaves(grant);
+        give_back(grant);
         break;
     case MS_GRANT_HOST:
         ms_grant_emit_host(MS_EVENT_HOST_FREE, grant);

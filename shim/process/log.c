@@ -21,7 +21,7 @@
 #define PREFIX          "memshim: "
 #define LINE_CHARACTERS 1024
 
-bool ms_log_enabled(enum ms_log_level level)
+static bool is_wanted(enum ms_log_level level)
 {
     return !ms_process_inert() && level <= ms_options()->log;
 }
@@ -71,7 +71,7 @@ __attribute__((format(printf, 2, 0))) static void put_line(bool note, const char
 
 void ms_log(enum ms_log_level level, const char *format, ...)
 {
-    if (ms_log_enabled(level)) {
+    if (is_wanted(level)) {
         va_list arguments;
         va_start(arguments, format);
         put_line(level == MS_LOG_WARN, format, arguments);
@@ -82,7 +82,7 @@ void ms_log(enum ms_log_level level, const char *format, ...)
 void ms_log_in_run(const char *sentence)
 {
     char note[LINE_CHARACTERS];
-    if (!ms_log_enabled(MS_LOG_WARN)) {
+    if (!is_wanted(MS_LOG_WARN)) {
         return;
     }
     if (ms_once_in_run(sentence)) {
@@ -108,7 +108,7 @@ void ms_log_fatal(const char *format, ...)
 
 void ms_say(const char *format, ...)
 {
-    if (ms_log_enabled(MS_LOG_WARN)) {
+    if (is_wanted(MS_LOG_WARN)) {
         va_list arguments;
         va_start(arguments, format);
         put_line(false, format, arguments);

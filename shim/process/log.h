@@ -36,6 +36,4 @@ __attribute__((format(printf, 1, 2))) void ms_log_fatal(const char *format, ...)
         }                                                                         \
     } while (0)
 
-bool ms_log_enabled(enum ms_log_level level);
-
 #endif
