@@ -64,8 +64,13 @@ void ms_text_add_leak(struct ms_buffer *out, const struct ms_model *model,
     if (!leak->has_culprit || !own || is_same_frame(own, &leak->culprit)) {
         return;
     }
-    ms_buffer_format(out, "         %s of these %s were asked for at ",
-                     MS_BYTES(leak->largest_bytes), MS_BYTES(leak->all.grown_bytes));
+    ms_buffer_add(out, "         ");
+    if (leak->largest_bytes < leak->all.grown_bytes) {
+        ms_buffer_format(out, "%s of the ", MS_BYTES(leak->largest_bytes));
+    } else {
+        ms_buffer_add(out, "all ");
+    }
+    ms_buffer_format(out, "%s kept were asked for at ", MS_BYTES(leak->all.grown_bytes));
     ms_site_add_line(model, leak->all.site, out);
     if (leak->all.round != MS_ROUND_TIME && !ms_leak_is_each_time(leak)) {
         ms_buffer_add(out, ", ");
