@@ -107,7 +107,7 @@ def members(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> I
             meaning = f"{member['description']}. {named['description']}"
         if "enum" in whole:
             known = ", ".join(f"`{word}`" for word in whole["enum"])
-            meaning = f"{meaning}{'. ' if meaning else ''}One of {known}"
+            meaning = f"{meaning.rstrip('.')}{'. ' if meaning else ''}One of {known}"
         here = f"{path}{name}"
         yield f"| `{here}` | {type_text(whole)} | {meaning.replace('|', '/')} |"
         yield from members(whole, definitions, f"{here}.")
