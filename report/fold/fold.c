@@ -17,7 +17,7 @@ struct ms_fold {
     struct ms_buffer moves;
     struct ms_digest_moments moments;
     uint64_t devices;        /* seen so far: a bit each */
-    uint64_t windows, every; /* a set of moments is taken after one in so many windows */
+    uint64_t windows, every; /* moments are taken after every `every`th window */
     size_t ooms;             /* already handled */
     struct ms_codec codec;
 

@@ -17,7 +17,8 @@
 #define FEWEST_ROUNDS 2u
 #define FEWEST_RISES  3u
 #define MOST_INPUTS   4 /* in a step, of one site; twice as many, as they get longer */
-/* So many errors away from 0: with many sites, some would be wrong by chance */
+/* A slope counts if it is this many errors from 0: of many sites, some would else seem to grow by
+ * chance. */
 #define CLEARLY 5
 
 /* ---- a robust line ---- */

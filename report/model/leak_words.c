@@ -4,9 +4,9 @@
 #include "report/model/leaks.h"
 #include "report/model/site_rows.h"
 
-/* In steps from one time to the next: below these it is said to come every step, or not so. */
-#define LEAST_PAUSE 1.5
-#define LEAST_EACH  0.9
+/* How far apart the times are at which something is kept, in steps: */
+#define LEAST_PAUSE 1.5 /* from here on it comes every few steps, */
+#define LEAST_EACH  0.9 /* from here on in each step, and below several times in one */
 
 void ms_leak_add_line(const struct ms_model *model, const struct ms_leak *leak,
                       struct ms_buffer *out)

@@ -13,8 +13,8 @@
 
 #define MOST_JOINED  512u /* the most sites to join: those that grew most */
 #define MOST_OTHERS  8192u
-#define JOINED_PARTS 4u  /* the joined frame may miss one part in so many of the growth */
-#define GRAPH_PARTS  16u /* one part in so many says nothing about a graph */
+#define JOINED_PARTS 4u  /* 1/n of the growth may lie elsewhere than under the joined frame */
+#define GRAPH_PARTS  16u /* 1/n of what grows says nothing about a graph */
 
 /* Sites of one Python stack that do not grow. They differ in native frames: an operation's result
  * and its workspace. */
@@ -119,8 +119,8 @@ static const struct other *other_at(const struct joining *joining, size_t index)
                : NULL;
 }
 
-/* Whether that line was also reached from elsewhere, and kept nothing then: so one of its callers
- * keeps the memory. */
+/* Whether the line was also reached from elsewhere, and kept nothing then. If so, one of its
+ * callers keeps the memory. */
 static bool keeps_nothing_elsewhere(const struct joining *joining, const struct ms_place *prefix,
                                     uint32_t depth)
 {
@@ -150,9 +150,10 @@ static bool is_sibling(const struct joining *joining, const struct other *other,
            other->path.places[depth].line != next.line;
 }
 
-/* Whether the frame is the caller of a loop, and so no part of it. Either all recurring memory
- * comes by way of that frame, and part of it, in the same function as `next`, keeps nothing. Or
- * that function allocated something before anything grew, and never again: it was called once. */
+/* Whether the frame only calls the function whose loop keeps memory, the one that `next` lies in.
+ * That is so if all memory that recurs comes by way of the frame, and another line of the function
+ * keeps nothing. It is also so if the function set something up before anything grew, and never
+ * again: it was called once. */
 static bool is_loops_caller(const struct joining *joining, const struct ms_place *prefix,
                             uint32_t depth, struct ms_place next)
 {
@@ -199,7 +200,7 @@ static double each_time(const struct ms_growing_site *row)
     return row->rounds > 0 ? (double)row->grown_bytes / (double)row->rounds : row->bytes_per_round;
 }
 
-/* Whether most of what is allocated by way of that frame stays, of two operations or more. */
+/* Whether most of what two operations or more allocate by way of that frame stays. */
 static bool keeps_most(const struct joining *joining, const struct ms_place *prefix, uint32_t depth)
 {
     const struct other *other;
@@ -226,9 +227,10 @@ static bool keeps_most(const struct joining *joining, const struct ms_place *pre
     return several && freed <= kept;
 }
 
-/* How many places lead to the line that called the model, if the prefix leads into one and most of
- * that call's memory stays. Then a whole graph is kept, by who called the model; the line in the
- * model only has the most of it. A model that keeps something itself frees the rest. 0: not so. */
+/* How many places lead to the line that called the model, if the prefix leads into a model and most
+ * of that call's memory stays. Then the caller keeps a whole graph, and the line inside the model
+ * only made most of it: a model that keeps something itself frees the rest of its call. 0: not
+ * so. */
 static uint32_t keeper_of_graph(const struct joining *joining, const struct ms_place *prefix,
                                 uint32_t depth)
 {

@@ -9,7 +9,7 @@
 #define MOST_VALUES   8u  /* of a parameter */
 #define FEWEST_VALUES 2u  /* with one, a list of temporary tensors would look the same */
 #define FEWEST_MADE   2u  /* of each, before they are known to be made in turn */
-#define SMALL_PARTS   64u /* less than one part in so many of the largest is a count of steps */
+#define SMALL_PARTS   64u /* a value of less than 1/n of the largest is a count of steps */
 
 /* What one line of the optimizer makes: one value of each parameter. */
 struct state_value {
@@ -58,8 +58,8 @@ static void add_holding(const struct ms_model *model, uint8_t device,
     values->all[at].freed |= sums.bytes > holding->bytes;
 }
 
-/* Whether they are made in turn, and the request that failed is the next: the least has at most
- * that less than the largest. */
+/* Whether the values are made in turn, parameter by parameter, and the request that failed is the
+ * next one. Then the value that lags behind lacks no more than that request. */
 static bool are_in_turn(const struct state_values *values, uint32_t python,
                         uint64_t requested_bytes)
 {

@@ -19,16 +19,16 @@
 #define WORTH_OF_SHORT 4u
 #define WORTH_OF_CAP   100u
 
-#define WORTH_OF_LINE 16u /* one part in so many of what a line holds is worth a word */
+#define WORTH_OF_LINE 16u /* a kind with 1/n of what a line holds is named */
 
-#define MODEL_PARTS 9u /* the batch's part is at most one in so many of the model's */
+#define MODEL_PARTS 9u /* the model fills the device: the batch has at most 1/n of its bytes */
 
-#define LINE_PARTS 9u /* all else is at most one in so many of what one line asked for */
+#define LINE_PARTS 9u /* one line fills it: all else has at most 1/n of its bytes */
 
 #define FEWEST_PARTS 2u /* of a block, before it is known to be made longer */
 
 #define FEWEST_STEPS_BEFORE 3u /* to compare a step with them */
-#define RISEN_PARTS         8u /* steps that rose need more by one of so many parts, or by more */
+#define RISEN_PARTS         8u /* steps that rose need at least 1/n more */
 
 #define MOST_HOLDINGS 100 /* holdings, before lines are joined */
 
@@ -285,8 +285,8 @@ static uint64_t sum_made(const struct ms_model *model, const struct ms_model_oom
     return bytes;
 }
 
-/* Whether at least nine tenths are parameters, gradients, optimizer state and communication
- * buffers, or less than those and made with an object. */
+/* Whether nine tenths of live memory or more are parameters, gradients, optimizer state and
+ * communication buffers. What objects took when they were made counts, too, if it is less. */
 static bool is_of_the_model(const struct ms_model *model, size_t oom)
 {
     const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
@@ -327,7 +327,7 @@ static bool has_computed(const struct ms_model *model, uint8_t device)
     return false;
 }
 
-/* Whether one call site has nearly all of it, by many requests of which it has all. */
+/* Whether one call site has nearly all live memory, by many requests, and freed none of them. */
 static bool is_of_one_line(const struct ms_model *model, size_t oom)
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
@@ -354,7 +354,7 @@ static bool matters_beside(const struct ms_judgement *judgement, const struct ms
            judgement->grown_bytes >= state->cap_bytes / WORTH_OF_CAP;
 }
 
-/* How much the steps before this one needed, if this one needs much more. */
+/* Sets what the steps before this one needed, if this one needs much more. */
 static void compare_steps(const struct ms_model *model, const struct ms_model_oom *oom,
                           struct ms_judgement *judgement)
 {
@@ -381,7 +381,7 @@ static void compare_steps(const struct ms_model *model, const struct ms_model_oo
     }
 }
 
-/* What else took memory that would have served: bytes in holes, or of other processes. */
+/* The bytes that the verdict of the moment blames: those in holes, or of other processes. */
 static uint64_t taken_otherwise(const struct ms_judgement *judgement,
                                 const struct ms_oom_state *state)
 {
@@ -392,10 +392,10 @@ static uint64_t taken_otherwise(const struct ms_judgement *judgement,
                                                             : 0;
 }
 
-/* Whether nothing would have been short without the growth. Growth that was seen over many steps is
- * what changed from one to the next. Growth that is only likely, or that is of PyTorch's segments,
- * must be more than what else took the memory: segments also grow if a cache falls to pieces, but
- * then what grew lies in holes. */
+/* Whether nothing would have been short without the growth. Growth that was seen over many steps
+ * suffices: it is what changed from step to step. Growth that is only likely, or of PyTorch's
+ * segments, must also be more than what the verdict of the moment blames. Segments grow, too, where
+ * a cache falls to pieces; but then what grew lies in holes. */
 static bool is_the_reason(const struct ms_model *model, const struct ms_judgement *judgement,
                           const struct ms_oom_state *state)
 {
@@ -517,8 +517,8 @@ static uint64_t held_at_line(const struct ms_model *model, size_t oom, uint32_t 
     return bytes;
 }
 
-/* Whether the line that keeps more and more asked for all that it keeps once more, and as much
- * more as it grows each time: one block that is made anew. */
+/* Finds whether the line that keeps more and more makes one block anew each time: whether it asked
+ * for as much as it keeps, and for one time's growth beyond that. */
 static void find_lengthened(const struct ms_model *model, size_t oom,
                             struct ms_judgement *judgement)
 {
@@ -534,7 +534,8 @@ static void find_lengthened(const struct ms_model *model, size_t oom,
         state->requested_bytes <= held + pace + pace / 2) {
         judgement->lengthened_bytes = held;
         judgement->lengthened_by_bytes = state->requested_bytes - held;
-        /* Both are there at once, so each has to be shorter by half of what was short. */
+        /* The old block and the new one are there at once: each has to be shorter by half of what
+         * was short. */
         judgement->longest_bytes =
             ms_least(held, ms_less(state->requested_bytes, judgement->short_bytes / 2));
     }

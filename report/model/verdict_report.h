@@ -46,19 +46,20 @@ struct ms_judgement {
     bool of_one_line;    /* no model was called yet, and nearly all live memory is what one line
                             asked for, time after time: there is no batch yet */
     uint64_t state_to_come_bytes; /* of the optimizer, with this request; 0: none, or unknown */
-    uint64_t lengthened_bytes; /* MS_VERDICT_GROWTH: kept by the line that asked, if the request is
-                                  the same block once more, and longer; 0: not so */
+    uint64_t lengthened_bytes; /* MS_VERDICT_GROWTH: the block that the line which asked keeps, if
+                                  the request makes it anew, and longer; 0: not so */
     uint64_t lengthened_by_bytes; /* the request is longer by so much */
     uint64_t longest_bytes;       /* the longest such block for which there is room beside the one
                                      that it replaces */
-    uint64_t further_steps; /* MS_VERDICT_GROWTH: for how many more the device would have lasted
-                               without a cap */
-    /* This step needs half as much again as any before it, or more: past_steps of them, their most
-     * live bytes, and what this one needs at least. past_steps is 0 otherwise, and with growth. */
+    uint64_t further_steps; /* MS_VERDICT_GROWTH: without a cap, the device would have lasted for
+                               this many more */
+    /* If this step needs half as much again as any of the steps before it, or more: how many these
+     * are, their most live bytes, and what this one needs at least. Otherwise, and with growth,
+     * past_steps is 0. */
     uint64_t past_steps, past_most_bytes, needed_bytes;
-    /* Each of these steps needed more than all before it, and so does this one; what the first of
-     * them needed. past_most_bytes, of the last of them, and needed_bytes are set as well. 0: not
-     * so, or too few steps, or there is growth. */
+    /* If each of these steps needed more than all before it, and this one needs more than they:
+     * which they are, and what the first of them needed. past_most_bytes (of the last of them) and
+     * needed_bytes are set as well. 0: not so, or too few steps, or there is growth. */
     uint64_t rising_since_step, rising_to_step, rising_from_bytes;
     struct ms_repeated repeated; /* segments is 0 if growth is known, or if tensors are */
 };

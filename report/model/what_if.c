@@ -12,9 +12,9 @@
 
 #define LEAST_LIVE_BYTES (UINT64_C(8) << 21) /* eight times the grain of the search */
 
-#define NEAR_PEAK 10u /* one part in so many below it, at most */
+#define NEAR_PEAK 10u /* at most 1/n below it */
 
-#define SEARCH 16 /* at most about so many replays to find the least memory */
+#define SEARCH 16 /* replays to find the least memory, at most about this many */
 
 static bool is_whole(const struct ms_model *model)
 {

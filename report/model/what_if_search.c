@@ -78,8 +78,7 @@ static uint64_t too_small_bytes(const struct ms_oom_state *state, uint64_t room_
                : room_bytes;
 }
 
-/* Whether live memory could have moved that did not: on a device that supports it, and if the run
- * had less room on the host than that takes. */
+/* Whether the run would have needed more room on the host than it had. */
 static bool spilling_is_news(const struct ms_oom_state *state, uint64_t host_bytes)
 {
     return host_bytes > state->spill_limit_bytes;

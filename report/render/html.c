@@ -24,9 +24,8 @@
 #define MOST_RANGES     4000
 #define MOST_MOVES      2000
 #define MOST_SOURCES    24
-/* Below one part in so many of the usual amounts there is little room */
-#define COARSE       32
-#define ENDING_BYTES 65536 /* for everything around the processes: the run's own members */
+#define COARSE          32    /* there is little room: less than for 1/n of the usual amounts */
+#define ENDING_BYTES    65536 /* for everything around the processes: the run's own members */
 
 /* ---- the timeline ---- */
 

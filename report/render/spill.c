@@ -9,7 +9,7 @@
 #include "report/render/sites.h"
 
 #define LISTED_SITES 8
-#define WORTH_SAYING 100u /* less than one part in so many of live memory slows nobody */
+#define WORTH_SAYING 100u /* less than 1/n of live memory slows nobody */
 
 /* ---- the lines of moved memory ---- */
 

@@ -9,7 +9,7 @@
 #include "report/render/sites.h"
 
 #define FEWEST_HOLDINGS 10
-#define COARSEST        16 /* with room for less than one part in so many, leave all of it out */
+#define COARSEST        16 /* with room for less than 1/n of it, all is left out */
 #define SHARES          8  /* steps in which the live share of a cell is shown */
 
 /* ---- named sites ---- */

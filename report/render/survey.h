@@ -10,8 +10,8 @@
 #include "report/render/frame_table.h"
 
 /* Members of a page's process: surveys, one for each device (empty without a survey), and
- * more_sites, which they name. `scale`: write one in so many of the usual amounts; none if that is
- * too few to be of use. */
+ * more_sites, which they name. `scale`: write 1/scale of the usual amounts; none if that is too few
+ * to be of use. */
 void ms_json_add_surveys(struct ms_json *json, const struct ms_model *model,
                          struct ms_frame_table *frames, size_t scale);
 

@@ -8,13 +8,12 @@
 #include "report/model/verdict_report.h"
 #include "report/render/sites.h"
 
-/* A checkpoint that is still live, and has a copy: at least one part of live memory in so many was
- * loaded, and at least one part of that is also there as parameters. */
-#define LOADED_PARTS 8u
-#define COPIED_PARTS 4u
+/* A checkpoint is still live beside its copy, if it was loaded with */
+#define LOADED_PARTS 8u /* 1/n of live memory or more, and */
+#define COPIED_PARTS 4u /* 1/n of that or more is also there as parameters */
 
-/* What is kept each time is known to one part in so many. Of a tiny model, anything may be as
- * large. */
+/* What is kept each time is a copy of the weights, if both are of one size, within 1/n. Below this
+ * many bytes, sizes agree by chance. */
 #define WEIGHTS_PARTS        16u
 #define FEWEST_WEIGHTS_BYTES (UINT64_C(1) << 20)
 
@@ -47,7 +46,7 @@ static const char *advice_on_holes(uint64_t pinned_by)
     }
 }
 
-/* Whether the request alone would fill half of what there is: of the cap, where that refused it. */
+/* Whether the request alone is more than half of the device, or of the cap if that refused it. */
 static bool is_most(const struct ms_judgement *judgement, const struct ms_oom_state *state)
 {
     return state->requested_bytes >
@@ -304,7 +303,8 @@ static uint64_t find_loaded(const struct ms_model *model, const struct ms_judgem
                : 0;
 }
 
-/* Whether without it nothing would have been short: then it comes before all else. */
+/* Whether nothing would have been short without the loaded checkpoint: then this advice comes
+ * before all other. */
 static bool is_loaded_to_blame(const struct ms_judgement *judgement, uint64_t loaded_bytes)
 {
     return (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP) &&
@@ -352,8 +352,8 @@ static void add_copies(const struct ms_model *model, const struct ms_judgement *
     }
 }
 
-/* The first of two large tensors may be of no more use when the second one is made. What a model
- * keeps is. */
+/* Where one large tensor was asked for beside another: the other may not be needed any more, unless
+ * it is the model's. */
 static void add_beside(const struct ms_model *model, const struct ms_judgement *judgement,
                        const struct ms_model_oom *oom, struct ms_buffer *out)
 {
@@ -399,7 +399,8 @@ static void add_captured(const struct ms_model *model, const struct ms_judgement
     }
 }
 
-/* A list that only ever gets one more is not this: here two blocks are there at once. */
+/* The advice for one block that is made anew, and longer, each time. A list that gets one more
+ * entry is another case: there, no two blocks are there at once. */
 static void add_lengthened(const struct ms_judgement *judgement, const struct ms_model_oom *oom,
                            struct ms_buffer *out)
 {

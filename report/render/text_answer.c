@@ -15,7 +15,7 @@
 #define HOLDERS 3
 #define NAMES   32
 
-#define OTHERS_PARTS 64u /* growth of other lines that is mentioned: one part in so many */
+#define OTHERS_PARTS 64u /* growth of other lines is mentioned from 1/n on */
 
 #define ALARMING_PPM 300000 /* fragmentation that a reader would ask about */
 
@@ -276,8 +276,8 @@ static void add_samples(uint64_t samples, uint32_t batch, struct ms_buffer *out)
     }
 }
 
-/* The requests after it were never seen: only that more does not fit is certain. A figure to begin
- * with comes first, and keeps people from trying the bound itself. */
+/* The requests after the failed one were never seen, so the bound is a batch that may not fit, and
+ * half of it comes first: people would try the bound itself. */
 static void add_start(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
                       uint32_t batch, struct ms_buffer *out)
 {
@@ -390,8 +390,8 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
     }
 }
 
-/* The lines whose live tensors pin free memory. Known if the survey followed addresses. They are
- * of the peak: if they pinned less than was short, the holes came later, and not beside those. */
+/* The lines whose live tensors pin free memory, if the survey followed addresses. They are those of
+ * the peak: if they pinned less than was short, the holes came later, beside other tensors. */
 static void add_pins(const struct ms_model *model, int device, uint64_t short_bytes,
                      struct ms_buffer *out)
 {
@@ -412,8 +412,8 @@ static void add_pins(const struct ms_model *model, int device, uint64_t short_by
     }
 }
 
-/* Where grad mode is on, an evaluation keeps what nobody needs. Where it is off, a call of a model
- * may be one that is not known as an evaluation yet. */
+/* With grad mode on, an evaluation keeps what nobody needs. With grad mode off, a model's call may
+ * belong to an evaluation that is not known as one yet. */
 static void add_evaluation(const struct ms_model *model, const struct ms_model_oom *oom,
                            struct ms_buffer *out)
 {

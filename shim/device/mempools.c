@@ -14,7 +14,7 @@
 #define STEP_BYTES (32ULL << 20) /* by which the driver's pools grow */
 #define UNIT_BYTES 512u          /* the unit in which they count bytes in use, as our pool does */
 
-/* So many others must be destroyed before a destroyed pool's record is used again. */
+/* A destroyed pool's record is used again once this many others were destroyed after it. */
 #define REST 64u
 
 static struct ms_mempool *_Atomic first;

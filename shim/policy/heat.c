@@ -28,8 +28,8 @@ struct table {
 };
 
 #define FRESH_MAX    16u
-#define MOMENT_CALLS 64u   /* a second touch within so many calls is skipped */
-#define LATEST_CALLS 8192u /* after so many calls the ring is emptied anyway */
+#define MOMENT_CALLS 64u   /* a second touch within this many calls is skipped */
+#define LATEST_CALLS 8192u /* after this many calls the ring is emptied anyway */
 #define NOTED_BITS   12u
 #define NOTED_MAX    (1u << NOTED_BITS)
 /* Addresses per call of the pool, so that its lock is held for a short time only. */
@@ -188,7 +188,7 @@ void ms_heat_settle(void)
 
 /* The addresses of one call that the pool must get. */
 struct fresh_addresses {
-    uint32_t now, moment; /* an address touched within so many calls is skipped */
+    uint32_t now, moment; /* in calls: an address touched within a moment is skipped */
     uint32_t count;
     ms_addr_t addrs[FRESH_MAX];
 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define HEAD_WORDS (sizeof(struct ms_known_stack) / sizeof(uint64_t))
-#define PATIENCE   4096u /* so many stacks may find no room before the table is emptied */
+#define PATIENCE   4096u /* the table is emptied when this many stacks have found no room */
 
 void ms_known_forget(struct ms_known *known)
 {

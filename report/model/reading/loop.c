@@ -111,7 +111,7 @@ static struct turn_row row_of(uint64_t before, uint64_t hash, uint64_t length)
     return (struct turn_row){hash - before * power(length), length};
 }
 
-/* Whether the row that ends now begins like that one, with more behind it. */
+/* Whether the row that ends now begins like the other one, and goes on. */
 static bool begins_like(const struct ms_loop *loop, const struct anchor *anchor,
                         struct turn_row other)
 {
@@ -122,8 +122,8 @@ static bool begins_like(const struct ms_loop *loop, const struct anchor *anchor,
                    row_of(anchor->beginning, loop->hashes[until % MOST_RECENT], other.length));
 }
 
-/* How many turns of a row were seen before. What lies behind them, such as an evaluation now and
- * then, is no part of the step. */
+/* How many of the row's turns, from its beginning, came in the same order before. What follows
+ * them, such as an evaluation now and then, is no part of the step. */
 static uint64_t seen_before(const struct ms_loop *loop, const struct anchor *anchor,
                             struct turn_row row)
 {
@@ -222,8 +222,8 @@ void ms_loop_call(ms_loop_t *loop, uint64_t line)
 /* ---- afterwards ---- */
 
 /* Whether most calls of compiled functions are this line's, and no other line has as many turns.
- * Then it counts for nothing how much was asked for before: compiling may ask for more than all
- * steps. */
+ * Such a line counts as the loop's, whatever was asked for before: compiling may ask for more than
+ * all steps. */
 static bool is_most_called(const struct ms_loop *loop, const struct anchor *anchor)
 {
     uint64_t most = 0;
@@ -239,16 +239,16 @@ static bool is_most_called(const struct ms_loop *loop, const struct anchor *anch
     return anchor->count >= loop->calls / 2 && anchor->count > most;
 }
 
-/* Whether the line recurs through most of the run, and through most of the requests too. A step
- * that is one line makes no turns unless it is a call, and what came before it belongs to no
- * loop. A step that is one call is one turn: before it there may have been many. */
+/* Whether the line recurs over most of the run's turns and requests. A step that is one call of a
+ * compiled function is one turn, and the set-up before it may have had many: there, requests alone
+ * count. */
 static bool is_most_of_run(const struct ms_loop *loop, const struct anchor *anchor)
 {
     return (anchor->calls || anchor->last - anchor->first >= loop->turns / 2) &&
            anchor->asked_last - anchor->asked_first >= loop->asked / 2;
 }
 
-/* Whether it is so, and goes on to the end. */
+/* Whether the line is a loop's, and the loop goes on to the end. */
 static bool is_steady(const struct ms_loop *loop, const struct anchor *anchor)
 {
     return anchor->count > WARM_UP && loop->turns - anchor->last <= 2 * anchor->longest &&
@@ -289,8 +289,8 @@ struct anchor_choice {
     uint32_t depth;
 };
 
-/* Loops within a step are deeper in calls, and rounds around steps are fewer. Of lines that are
- * equal in that: the first one in a step. */
+/* A loop inside a step lies deeper in calls, and a loop around steps comes round less often. Of
+ * lines that are equal in both, the one that comes first in a step. */
 static bool is_better(const struct anchor_choice *a, const struct anchor_choice *b)
 {
     if (!b->anchor || a->depth != b->depth) {

@@ -82,9 +82,9 @@ static struct ms_run_end end_of(const struct ms_model *model)
                                           MS_DOING_BACKWARD};
 }
 
-/* How often a loop must have come round. If PyTorch reports tensors and no model was called, what
- * recurs may be the layers of one that is written by hand, or their parameters: it must be more
- * often than models have layers. */
+/* How often a loop must have come round. If PyTorch reports tensors and no module was called, what
+ * recurs may be the layers of a model that is written by hand, or their parameters. So it must have
+ * come more often than models have layers. */
 static uint64_t fewest_steps(const struct ms_model *model)
 {
     const bool calls_models = ms_landmarks_first_call(model->landmarks) != UINT32_MAX;
@@ -92,9 +92,8 @@ static uint64_t fewest_steps(const struct ms_model *model)
     return !calls_models && ms_model_has_tensors(model) ? MORE_THAN_LAYERS : MS_LOOP_FEWEST_STEPS;
 }
 
-/* Whether the run may be such a loop. A run that calls a model and ended by an out-of-memory is not
- * taken for one: it may have died in its first forward, which calls the model's parts one by one,
- * so that nothing came round. */
+/* Whether the run may be such a loop. One that called a model and ran out of memory may have died
+ * in its first forward: that calls the model's parts one by one, and is no loop. */
 static bool may_loop(const struct ms_model *model)
 {
     return ms_landmarks_first_call(model->landmarks) == UINT32_MAX || !ms_model_fatal_oom(model);

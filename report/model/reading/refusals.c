@@ -8,10 +8,9 @@
 #include "report/model/reading/reading.h"
 #include "report/read/log_entries.h"
 
-/* Between two requests that count as the same: live bytes change by less than one part in so many,
- * and at most so many allocations are made. */
-#define SAME_PARTS       64u
-#define SAME_ALLOCATIONS 8u
+/* Two requests count as the same if, between them, */
+#define SAME_PARTS       64u /* live bytes change by less than 1/n, and */
+#define SAME_ALLOCATIONS 8u  /* no more allocations than this are made */
 
 void ms_refusals_init(struct ms_refusals *refusals)
 {

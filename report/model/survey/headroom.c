@@ -10,14 +10,14 @@
 
 #define QUARTERS 4u
 
-/* Growth from step to step does not belong to a batch: with more of it than this, the composition
- * of the peak says little. */
-#define MOST_GROWN 100u /* a part in so many of the peak */
+/* Growth from step to step belongs to no batch. If it is more than 1/n of the peak, the peak's
+ * composition says little about a larger batch. */
+#define MOST_GROWN 100u
 
 /* The first steps of a run that died: in a later step the batch had succeeded before. */
 #define FIRST_STEPS 2u
 
-/* A part in so many of the peak, kept by nothing that training needs. */
+/* More than 1/n of the peak that stays, and that training does not need, is a leak. */
 #define MOST_KEPT 16u
 
 /* A bound that is nearly the whole batch says nothing. */
@@ -25,12 +25,11 @@
 
 /* The largest ratio of the most to the least that is told as one figure, their middle. */
 #define MOST_APART 1.08
-#define LAST_PART \
-    100u          /* a part in so many of the bound: pages' rests take it (docs/report.md, row 7) */
-#define STATES 2u /* the most that an optimizer keeps of each parameter */
+#define LAST_PART  100u /* 1/n of the bound stays free: pages' rests (docs/report.md, row 7) */
+#define STATES     2u   /* the most that an optimizer keeps of each parameter */
 
-/* A part in so many of the constant part: with less that follows the batch, the estimate's error
- * hides even 32 times the batch. */
+/* If less than 1/n of the constant part follows the batch, the estimate's error hides even 32 times
+ * the batch. */
 #define LEAST_FOLLOWING 1000u
 
 static const uint32_t quarters[MS_HEADROOM_FACTORS] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128};
@@ -275,7 +274,7 @@ static uint64_t usable_at(const struct ms_oom_state *state)
     return ms_less(room - room / LAST_PART, terms.fixed_bytes);
 }
 
-/* Whether the batch may not have been carried before, beside all that stays. */
+/* Whether no step may have ended yet in which this batch fitted beside all that stays. */
 static bool is_in_first_steps(const struct ms_recurrence *steps)
 {
     return steps->passes <= FIRST_STEPS || (steps->known && steps->count < FIRST_STEPS);
@@ -311,9 +310,9 @@ static void find_fitting(const struct ms_sampler *sampler, const struct ms_model
     }
 }
 
-/* Assumes that everything but the model follows the batch; what does not leaves less room. So with
- * a larger part than this the same request would have failed, too. What is free in segments, whose
- * tensors are not seen, counts neither for the model nor for the batch. */
+/* Assumes that all but the model follows the batch: if something does not, less room is left. So
+ * with a larger part of the batch the same request would have failed, too. Where tensors are not
+ * seen, what is free in segments counts neither for the model nor for the batch. */
 static double most_that_passes(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
 {
     const uint64_t *kinds = sampler->kinds_at_end;

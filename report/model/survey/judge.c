@@ -11,10 +11,9 @@
 #define TIME_PARTS 128u               /* if no steps are known */
 #define QUARTERS   4u
 
-/* Growth that is worth a line: more than one part of the cap in so many, or enough to reach the cap
- * within so many times the run's steps. */
-#define WORTH_OF_CAP 1000u
-#define WORTH_STEPS  1000u
+/* Growth is worth a line */
+#define WORTH_OF_CAP 1000u /* if it is more than 1/n of the cap, or */
+#define WORTH_STEPS  1000u /* if it would reach the cap within n times the run's steps */
 
 /* ---- the places of steps ---- */
 
@@ -62,8 +61,8 @@ static void take_time(const struct ms_model *model, struct ms_growth_clock *cloc
     }
 }
 
-/* Whether the steps that were found are no clock. If only a framework's segments are visible, the
- * steps end with the segments that the first ones ask for, and the run goes on. */
+/* Whether the steps that were found end before the run does. If only a framework's segments are
+ * visible, later steps ask for none, and are not found. */
 static bool are_of_first_segments(const struct ms_model *model)
 {
     return ms_model_hides_tensors(model) && model->recurrence.count < MS_GROWTH_FEWEST &&
@@ -206,8 +205,8 @@ static bool find_in_few(const struct ms_growth_clock *clock, const uint64_t *sam
            ms_growth_fit(clock->step, samples, first, clock->count, slope);
 }
 
-/* The first sample after the last out-of-memory from which the program went on. What it gave up
- * there does not show that nothing grows. 0: there is none. */
+/* The first sample after the last out-of-memory that the program survived: what it gave up there
+ * does not show that nothing grows. 0: there is none. */
 static size_t behind_last_oom(const struct ms_sampler *sampler)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;

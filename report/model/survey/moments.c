@@ -7,7 +7,7 @@
 
 #define SLICE_BUCKETS (MS_SURVEY_BUCKETS / MS_SURVEY_SLICES)
 #define MOST_SAMPLED  8192u /* the first sites, which have samples at steps */
-#define CLEARLY_MORE  256u  /* a step needs more than all before it, by one part in so many */
+#define CLEARLY_MORE  256u  /* a step needs clearly more than all before it: by 1/n */
 
 _Static_assert(MS_SURVEY_BUCKETS % MS_SURVEY_SLICES == 0, "a slice is a row of buckets");
 

@@ -7,14 +7,14 @@
 #include "report/model/survey/state.h"
 #include "report/model/verdict_report.h"
 
-#define MOST_LET_GO 8u /* a part in so many of kept memory */
-#define FEWEST_CALLS \
-    8u /* calls without a backward pass between them: one step may call this often */
+#define MOST_LET_GO 8u /* 1/n of what a site keeps may be freed again */
+/* One step may call a model several times; this many calls without a backward pass are more. */
+#define FEWEST_CALLS   8u
 #define FEWEST_PASSES  4u /* without tensors */
 #define FEWEST_TRAINED 2u /* passes that show what training is */
-#define MOST_OF_A_STEP 8u /* values that a step makes of each one that is there, at most */
-/* While memory is made anew and longer it is there twice. What is less than one part in so many of
- * live memory is longer because something else is. */
+#define MOST_OF_A_STEP 8u /* a step makes at most n times the bytes of all else */
+/* While a block is made anew, and longer, it is there twice. If all that grew so is less than 1/n
+ * of live memory, it only follows something else that gets longer. */
 #define MADE_LONGER_PARTS 3u
 
 /* ---- as it happens ---- */
@@ -91,8 +91,8 @@ void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model
         return;
     }
     rounds->phase += rounds->phase % 2;
-    /* If only a framework's segments are visible, a steady loop makes none: segments that recur
-     * after it came round are from call after call. */
+    /* If only a framework's segments are visible: a steady loop asks for none once it came round.
+     * So a line that asks for one again does so in another call. */
     const bool another = doing == MS_DOING_FORWARD && rounds->hides_tensors &&
                          has_turned(rounds, doings->caller) && site == rounds->site;
 
@@ -266,22 +266,21 @@ static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t
     row->bytes_per_hour = ms_bytes_per_hour((double)row->grown_bytes, time_ns - row->since_ns);
 }
 
-/* Without tensors: a framework's cache grows in the first passes, too, until it is as large as it
- * stays. */
+/* Without tensors: a framework's cache grows in the first passes, too, until it is large enough. */
 static bool is_of_cache_by_pass(const struct ms_rounds *now, size_t rounds)
 {
     return now->hides_tensors && rounds < FEWEST_PASSES;
 }
 
-/* Without tensors: as many segments as shared a call are those of one more pass like the first. */
+/* Without tensors: one call may ask for several segments, and so may the next. Only what exceeds
+ * those that shared a call shows that something is kept from call to call. */
 static bool is_of_cache_by_call(const struct ms_rounds *now, size_t segments, size_t rounds)
 {
     return now->hides_tensors && rounds <= segments - rounds;
 }
 
-/* Whether calls left this in an evaluation that is over: the model was never called by that line in
- * an earlier round, and now it is trained again. A step that calls its model several times would
- * have done so before. */
+/* Whether calls left this in an evaluation that is over. In no earlier round did that line call the
+ * model, as it would in a step that calls its model several times; and training goes on. */
 static bool is_of_first_evaluation(const struct ms_sampler *sampler, const struct kept *kept)
 {
     const struct ms_rounds *rounds = sampler->rounds;
@@ -341,8 +340,8 @@ static bool is_rising(const struct ms_rounds *rounds, const struct ms_sampled_si
            ms_rise_goes_on(&site->rise, rounds->calls);
 }
 
-/* Rows of sites whose bytes rise from call to call. It is not told yet how often they did: the rule
- * for longer inputs is of such rows. */
+/* Adds rows of sites whose bytes rise from call to call. `rounds` stays 0, as of a slope: the rule
+ * that drops what only follows longer inputs judges slopes. */
 static void find_rising(struct ms_sampler *sampler, const struct ms_live_set *live,
                         uint64_t time_ns, struct ms_buffer *rows)
 {
@@ -393,8 +392,8 @@ static void take_rising(struct ms_sampler *sampler, struct ms_buffer *rows, uint
 
 /* ---- more than a step needs ---- */
 
-/* Made of what is there: gradients, an optimizer's state, and what they take on the way. A part of
- * the model that is computed again is not. */
+/* Whether it is made of the model's parameters: gradients, optimizer state, and their temporaries.
+ * What a checkpointed part of the model computes again is not. */
 static bool is_made_of_model(const struct ms_doings *doings)
 {
     return ms_doing_is_optimizers((enum ms_doing)doings->doing) ||
@@ -415,8 +414,8 @@ static bool is_past_one_step(const struct ms_sampler *sampler)
     return made / MOST_OF_A_STEP > others;
 }
 
-/* Without tensors: what a step has let go of serves the next one, so its segments are asked for
- * once. Where there are more than one step needs, something keeps what lies in those of each. */
+/* Without tensors: segments that a step has let go of serve the next one, so each is asked for
+ * once. If there are more segments than one step needs, something keeps what lies in them. */
 static void find_past_one_step(struct ms_sampler *sampler, const struct ms_live_set *live)
 {
     if (!sampler->rounds->hides_tensors || !is_past_one_step(sampler)) {

@@ -7,7 +7,7 @@
 #include "report/model/survey/state.h"
 
 #define LEAST_PART 64u  /* of the peak: a site with less at most has no turn */
-#define CLEARLY    128u /* a turn moves to a moment with more live bytes, by one part in so many */
+#define CLEARLY    128u /* a turn moves to a moment with clearly more live bytes: by 1/n */
 
 struct late {
     uint32_t site;
