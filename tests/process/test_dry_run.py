@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import unittest
@@ -129,6 +130,28 @@ for turn in range(40 if "short" in sys.argv else 100000):
 """
 
 
+# A kernel, and what the driver says of its blocks; then launches of it.
+FUNCTION = r"""
+module, function = ctypes.c_void_p(), ctypes.c_void_p()
+call("cuModuleLoadData", ctypes.byref(module), b"simgpu-module\nkernel wide_tile 0:8\n")
+call("cuModuleGetFunction", ctypes.byref(function), module, b"wide_tile")
+def launch(grid, block, shared):
+    return cuda.cuLaunchKernel(function, *grid, *block, shared, None, None, None)
+"""
+OCCUPANCY = (
+    FUNCTION
+    + """
+least, best, active = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+call("cuOccupancyMaxPotentialBlockSize", ctypes.byref(least), ctypes.byref(best), function, None,
+     ctypes.c_size_t(0), 0)
+call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(active), function, 32,
+     ctypes.c_size_t(0))
+print("best", best.value, least.value, active.value, flush=True)
+"""
+)
+LAUNCHES = FUNCTION + "assert [launch((1, 1, 1), (128, 1, 1), 160 << 10) for _ in 'ab'] == [1, 1]\n"
+
+
 class DryRun(DryRunTest):
     def program(self) -> list[str]:
         return ["--", sys.executable, "-c", PROGRAM]
@@ -148,13 +171,43 @@ class DryRun(DryRunTest):
         self.assertTrue(Path(answer["report"]).is_relative_to(self.folder))
         self.assertTrue(list(Path(answer["report"]).glob("*/*/report.txt")))
 
-    def test_shared_memory_of_a_block(self) -> None:
-        """By the card: kernels that need more than one of another capability has are launched."""
-        code = PROGRAM + "call('cuDeviceGetAttribute', ctypes.byref(count), 97, 0)\n"
-        code += "print('shared', count.value >> 10, flush=True)"
-        for card, kib in (("t4", 64), ("a100-40gb", 163), ("rtx4090", 99), ("h200", 227)):
-            result = self.dry_run("--gpu", card, "--", sys.executable, "-c", code)
-            self.assertIn(f"shared {kib}\n", result.stderr, card)
+    def test_processors(self) -> None:
+        """By the card, as NVIDIA's table has them: kernels that need more shared memory than one of
+        another capability has are launched, and work spaces that follow the blocks in flight are as
+        large as on it."""
+        attributes = {"shared": 97, "threads": 39, "blocks": 106, "processors": 16}
+        code = PROGRAM + f"for number in {tuple(attributes.values())}:\n"
+        code += "    call('cuDeviceGetAttribute', ctypes.byref(count), number, 0)\n"
+        code += "    print('has', count.value, flush=True)\n" + OCCUPANCY
+        for card, kib, threads, blocks, processors, best in (
+            ("t4", 64, 1024, 16, 40, 1024),
+            ("a100-40gb", 163, 2048, 32, 108, 1024),
+            ("rtx3090", 99, 1536, 16, 82, 768),
+            ("rtx4090", 99, 1536, 24, 128, 768),
+            ("h200", 227, 2048, 32, 132, 1024),
+            ("b200", 227, 2048, 32, 148, 1024),
+            ("rtx5090", 99, 1536, 24, 170, 768),
+        ):
+            said = self.dry_run("--gpu", card, "--", sys.executable, "-c", code).check().stderr
+            has = [int(word) for word in re.findall(r"^has (\d+)$", said, re.MULTILINE)]
+            self.assertEqual(has, [kib << 10, threads, blocks, processors], card)
+            self.assertIn(f"best {best} {threads // best * processors} {blocks}\n", said, card)
+
+    def test_a_launch_that_the_card_refuses(self) -> None:
+        """It is named once, with the reason: a program's own message is 'invalid argument'."""
+        code = PROGRAM + LAUNCHES
+        said = self.dry_run("--gpu", "rtx4090", "--", sys.executable, "-c", code).check().stderr
+        (line,) = [line for line in said.splitlines() if "refuses" in line]
+        for word in ("wide_tile", "163840 bytes of shared memory", "8.9", "101376"):
+            self.assertIn(word, line)
+        for grid, block, words in (
+            ((1, 1, 1), (1024, 2, 1), "2048 threads"),
+            ((1, 65536, 1), (1, 1, 1), "1 x 65536 x 1"),
+            ((0, 1, 1), (1, 1, 1), "0 x 1 x 1"),
+        ):
+            code = PROGRAM + FUNCTION + f"launch({grid}, {block}, 0)\n"
+            said = self.dry_run("--", sys.executable, "-c", code).check().stderr
+            self.assertIn(words, said)
 
     def test_size_and_number(self) -> None:
         result, _ = self.answer("--gpu", "3GiB", "--gpus", "2", *self.program())

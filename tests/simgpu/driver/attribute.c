@@ -44,7 +44,6 @@ static const struct attribute attributes[] = {
     {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 10501000},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 384},
     {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 75497472},
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 1536},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH, 32768},
@@ -93,7 +92,6 @@ static const struct attribute attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 1},
     {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 24},
     {CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, 51904512},
     {CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, 134213632},
     {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, SIM_SHARED_RESERVED},
@@ -106,26 +104,29 @@ static const struct attribute attributes[] = {
     {CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 1},
 };
 
-int sim_shared_bytes(void)
+/* NVIDIA's table (programming guide, "Technical Specifications per Compute Capability"), each row
+ * up to the next one's capability. The blocks are in cuda_occupancy.h, too. */
+static const struct sim_processor processors[] = {
+    {0, 2048, 32, 64 << 10},   {75, 1024, 16, 64 << 10},   {80, 2048, 32, 164 << 10},
+    {86, 1536, 16, 100 << 10}, {87, 1536, 16, 164 << 10},  {89, 1536, 24, 100 << 10},
+    {90, 2048, 32, 228 << 10}, {110, 1536, 24, 228 << 10}, {120, 1536, 24, 100 << 10},
+};
+
+const struct sim_processor *sim_processor(void)
 {
     const unsigned capability =
         (unsigned)(sim_settings.capability_major * 10 + sim_settings.capability_minor);
-
-    switch (capability) {
-    case 80:
-    case 87:
-        return 164 << 10;
-    case 86:
-    case 89:
-        return 100 << 10;
-    default:
-        return (capability < 80 ? 64 : capability < 120 ? 228 : 100) << 10;
+    size_t row = sizeof processors / sizeof processors[0] - 1;
+    while (processors[row].capability > capability) {
+        row--;
     }
+    return &processors[row];
 }
 
 int sim_block_shared_bytes(void)
 {
-    return sim_shared_bytes() - (sim_settings.capability_major >= 8 ? SIM_SHARED_RESERVED : 0);
+    return sim_processor()->shared_bytes -
+           (sim_settings.capability_major >= 8 ? SIM_SHARED_RESERVED : 0);
 }
 
 /* Attributes that follow from the settings or the device; false: not one of them. */
@@ -142,7 +143,13 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
         *value = (int)sim_settings.processors;
         return true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-        *value = sim_shared_bytes();
+        *value = sim_processor()->shared_bytes;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+        *value = sim_processor()->threads;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+        *value = sim_processor()->blocks;
         return true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
         *value = sim_block_shared_bytes();

@@ -53,10 +53,17 @@ struct sim_device *sim_device_of(CUdevice device);
 /* cuDeviceGetAttribute's answer; 0 for unknown attributes. */
 int sim_attribute(const struct sim_device *device, CUdevice_attribute number);
 
-/* Shared memory of a processor, and the most that a block may have of it, by compute capability: as
- * in the programming guide's table. */
+/* What a multiprocessor holds at a time. */
+struct sim_processor {
+    unsigned capability; /* 10 * major + minor */
+    int threads, blocks, shared_bytes;
+};
+
+/* Those of the devices, by their compute capability. */
+const struct sim_processor *sim_processor(void);
+
+/* The most shared memory that one block may have. */
 #define SIM_SHARED_RESERVED 1024 /* for each block, from capability 8.0 on */
-int sim_shared_bytes(void);
 int sim_block_shared_bytes(void);
 
 /* Allocates addresses of a device's arena, and charges them to it: small sizes share granules,

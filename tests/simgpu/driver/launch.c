@@ -9,13 +9,14 @@
 #include "stream.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WARP_SIZE       32
-#define THREADS_PER_SM  1536
-#define BLOCKS_PER_SM   24
-#define MULTIPROCESSORS 128
+#define WARP_SIZE     32
+#define BLOCK_THREADS 1024 /* at most */
+#define GRID_X        2147483647u
+#define GRID_YZ       65535u
 
 /* ---- launches ---------------------------------------------------------------------------------
  */
@@ -118,6 +119,33 @@ static CUresult copy_parameters(struct sim_launch *launch, void **parameters, vo
     return CUDA_SUCCESS;
 }
 
+static uint64_t threads_of(const struct sim_launch *launch)
+{
+    return (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+}
+
+/* A program's own message is "invalid argument", without the kernel. */
+static CUresult refuse(const struct sim_launch *launch)
+{
+    static bool said;
+    const unsigned *grid = launch->grid, *block = launch->block;
+    if (!said) {
+        said = true;
+        fprintf(stderr,
+                "simgpu: the simulated GPU, of compute capability %llu.%llu, refuses to launch %s "
+                "(invalid argument): %u x %u x %u blocks of %u x %u x %u = %llu threads, with %u "
+                "bytes of shared memory each; it has up to %u x %u x %u blocks of %d threads, with "
+                "%d bytes. If such a card launches it, please report that. Later refusals are not "
+                "told.\n",
+                (unsigned long long)sim_settings.capability_major,
+                (unsigned long long)sim_settings.capability_minor, launch->function->symbol->name,
+                grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                (unsigned long long)threads_of(launch), launch->shared_bytes, GRID_X, GRID_YZ,
+                GRID_YZ, BLOCK_THREADS, sim_block_shared_bytes());
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult sim_launch_prepare(struct sim_launch *launch, CUfunction function, const unsigned grid[3],
                             const unsigned block[3], unsigned shared_bytes, void **parameters,
                             void **extra)
@@ -125,13 +153,14 @@ CUresult sim_launch_prepare(struct sim_launch *launch, CUfunction function, cons
     *launch = (struct sim_launch){.function = function, .shared_bytes = shared_bytes};
     memcpy(launch->grid, grid, sizeof launch->grid);
     memcpy(launch->block, block, sizeof launch->block);
-    uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
-    if (!grid[0] || !grid[1] || !grid[2] || threads == 0 || threads > 1024 ||
-        grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535 || (parameters && extra)) {
+    if (parameters && extra) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (shared_bytes > (unsigned)sim_block_shared_bytes()) {
-        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t threads = threads_of(launch);
+    if (!grid[0] || !grid[1] || !grid[2] || grid[0] > GRID_X || grid[1] > GRID_YZ ||
+        grid[2] > GRID_YZ || threads == 0 || threads > BLOCK_THREADS ||
+        shared_bytes > (unsigned)sim_block_shared_bytes()) {
+        return refuse(launch);
     }
     CUresult status = copy_parameters(launch, parameters, extra);
     const struct sim_symbol *symbol = function->symbol;
@@ -370,10 +399,11 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramO
 static int active_blocks(int block_size, size_t dynamic_shared)
 {
     int warps = (block_size + WARP_SIZE - 1) / WARP_SIZE;
-    int by_threads = THREADS_PER_SM / (warps * WARP_SIZE);
-    int by_shared = (int)((size_t)sim_shared_bytes() / (dynamic_shared + SIM_SHARED_RESERVED));
+    const struct sim_processor *processor = sim_processor();
+    int by_threads = processor->threads / (warps * WARP_SIZE);
+    int by_shared = (int)((size_t)processor->shared_bytes / (dynamic_shared + SIM_SHARED_RESERVED));
     int blocks = by_threads < by_shared ? by_threads : by_shared;
-    return blocks < BLOCKS_PER_SM ? blocks : BLOCKS_PER_SM;
+    return blocks < processor->blocks ? blocks : processor->blocks;
 }
 
 static CUresult max_active_blocks(int *blocks, CUfunction function, int block_size, size_t shared)
@@ -384,7 +414,7 @@ static CUresult max_active_blocks(int *blocks, CUfunction function, int block_si
     if (!blocks || block_size <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *blocks = block_size > 1024 ? 0 : active_blocks(block_size, shared);
+    *blocks = block_size > BLOCK_THREADS ? 0 : active_blocks(block_size, shared);
     return CUDA_SUCCESS;
 }
 
@@ -403,6 +433,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CU
     return max_active_blocks(numBlocks, func, blockSize, dynamicSMemSize);
 }
 
+/* The largest block of those with which most threads run at a time. */
 static CUresult potential_block_size(int *grid, int *block, CUfunction function,
                                      CUoccupancyB2DSize shared_of, size_t shared, int limit)
 {
@@ -412,9 +443,16 @@ static CUresult potential_block_size(int *grid, int *block, CUfunction function,
     if (!grid || !block) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *block = limit > 0 && limit < 768 ? limit : 768;
-    size_t bytes = shared_of ? shared_of(*block) : shared;
-    *grid = active_blocks(*block, bytes) * MULTIPROCESSORS;
+    int most = limit > 0 && limit < BLOCK_THREADS ? limit : BLOCK_THREADS;
+    *block = *grid = 0;
+    for (int size = most, fullest = 0; size > 0; size = (size - 1) / WARP_SIZE * WARP_SIZE) {
+        int blocks = active_blocks(size, shared_of ? shared_of(size) : shared);
+        if (blocks * size > fullest) {
+            fullest = blocks * size;
+            *block = size;
+            *grid = blocks * (int)sim_settings.processors;
+        }
+    }
     return CUDA_SUCCESS;
 }
 
@@ -448,7 +486,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
     if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    size_t each = (size_t)sim_shared_bytes() / (size_t)numBlocks;
+    size_t each = (size_t)sim_processor()->shared_bytes / (size_t)numBlocks;
     *dynamicSmemSize = each > SIM_SHARED_RESERVED ? each - SIM_SHARED_RESERVED : 0;
     return CUDA_SUCCESS;
 }
@@ -477,6 +515,6 @@ CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
     if (!numClusters || !config) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *numClusters = MULTIPROCESSORS / 8;
+    *numClusters = (int)sim_settings.processors / 8;
     return CUDA_SUCCESS;
 }
