@@ -217,7 +217,26 @@ struct ms_batch_bounds ms_batch_runs_bounds(const struct ms_batch_run *runs, siz
     return bounds;
 }
 
-uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count, uint64_t cap_bytes)
+/* found: what is foretold; 0: nothing can be. */
+static uint64_t next(const struct ms_batch_run *runs, size_t count, struct ms_batch_bounds bounds,
+                     const struct ms_batch_limits *limits, uint64_t found)
+{
+    const size_t left = limits->most - count, chosen = count - limits->given;
+    const bool exceeded = bounds.too_big == 0 && chosen > 0;
+    uint64_t guess = found;
+
+    if (exceeded && (found != bounds.fits || chosen > 1)) {
+        guess = bounds.fits + (UINT64_C(1) << (left - 1)); /* nothing foretells what fits */
+    } else if (found == 0) {
+        guess = by_line(runs, count, limits->cap_bytes);
+    } else if (found == bounds.fits) {
+        guess = found + 1;
+    }
+    return guess > 0 ? ms_batch_within_reach(guess, bounds, left) : 0;
+}
+
+uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count,
+                           const struct ms_batch_limits *limits)
 {
     const struct ms_batch_bounds bounds = ms_batch_runs_bounds(runs, count);
     uint64_t found;
@@ -225,13 +244,10 @@ uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count, uint64
     if (count < 2 || (bounds.too_big > 0 && bounds.too_big <= bounds.fits + 1)) {
         return 0;
     }
-    found = largest(runs, count, bounds.fits, bounds.too_big, cap_bytes);
+    found = largest(runs, count, bounds.fits, bounds.too_big, limits->cap_bytes);
     if (found == 0 && bounds.fits == 0 && bounds.too_big > 0 &&
-        foretell(runs, count, 1, cap_bytes) == DOES_NOT) {
+        foretell(runs, count, 1, limits->cap_bytes) == DOES_NOT) {
         return 1; /* not even a batch of 1 is foretold to fit */
     }
-    if (found == 0) {
-        return by_line(runs, count, cap_bytes);
-    }
-    return found == bounds.fits ? found + 1 : found;
+    return next(runs, count, bounds, limits, found);
 }

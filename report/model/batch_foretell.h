@@ -31,11 +31,21 @@ void ms_batch_run_free(struct ms_batch_run *run);
 
 struct ms_batch_bounds ms_batch_runs_bounds(const struct ms_batch_run *runs, size_t count);
 
+/* Of a search. */
+struct ms_batch_limits {
+    uint64_t cap_bytes;
+    size_t given; /* the first runs, whose batches the search did not choose */
+    size_t most;  /* runs in all: more than there are so far */
+};
+
 /* The next batch to try, from at least two runs: the largest that is foretold to fit, or one more
  * than the largest known to fit. It always lies between those known to fit and those known not to.
  * If the runs' requests differ, it uses a line through the least memory that each needs
- * (batch_search.h). 0: the answer is settled, there are too few runs, or there is no host
+ * (batch_search.h). A batch drawn anew for each run, or lengths, foretell nothing: where a run has
+ * shown that, and also where the answer is near, the next one is chosen so that the runs that are
+ * left can settle it. 0: the answer is settled, there are too few runs, or there is no host
  * memory. */
-uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count, uint64_t cap_bytes);
+uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count,
+                           const struct ms_batch_limits *limits);
 
 #endif

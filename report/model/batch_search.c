@@ -78,3 +78,17 @@ uint64_t ms_batch_next(const struct ms_batch_point *points, size_t count, uint64
     }
     return guess < (double)MOST ? (uint64_t)guess : 0;
 }
+
+uint64_t ms_batch_within_reach(uint64_t guess, struct ms_batch_bounds bounds, size_t left)
+{
+    const uint64_t half = UINT64_C(1) << (left - 1);
+    const bool open = bounds.too_big == 0;
+
+    if (open ? guess >= bounds.fits + 2 * half : bounds.too_big - bounds.fits > 2 * half) {
+        return guess;
+    }
+    if (guess > bounds.fits + half) {
+        return bounds.fits + half;
+    }
+    return !open && guess + half < bounds.too_big ? bounds.too_big - half : guess;
+}

@@ -26,4 +26,10 @@ struct ms_batch_bounds ms_batch_bounds(const struct ms_batch_point *points, size
  * answer is settled, or there are too few points. */
 uint64_t ms_batch_next(const struct ms_batch_point *points, size_t count, uint64_t room_bytes);
 
+/* Where to run instead of `guess`, which lies between the bounds, so that `left` runs (1 or more,
+ * this one included) settle the answer whatever each of them shows: halves of 2^left batches.
+ * `guess` itself where they cannot: the bounds are further apart, or none is known above and it is
+ * that far away. */
+uint64_t ms_batch_within_reach(uint64_t guess, struct ms_batch_bounds bounds, size_t left);
+
 #endif

@@ -151,9 +151,11 @@ static uint64_t next_batch(const struct ms_dry_plan *plan, const struct ms_dry_b
     if (batches->count < plan->count) {
         return plan->values[batches->count];
     }
-    return batches->wanted && batches->count < MOST_RUNS && known == batches->count
-               ? ms_batch_foretell(runs, known, batches->card->total_bytes)
-               : 0;
+    if (!batches->wanted || batches->count >= MOST_RUNS || known < batches->count) {
+        return 0;
+    }
+    return ms_batch_foretell(
+        runs, known, &(struct ms_batch_limits){batches->card->total_bytes, plan->count, MOST_RUNS});
 }
 
 bool ms_dry_batches_run(const struct ms_dry_plan *plan, char *const *argv, ms_dry_measure *measure,

@@ -57,6 +57,13 @@ static bool fits(const struct layer *layers, size_t count, uint64_t batch, bool 
     return !alone.failed;
 }
 
+static uint64_t next_of(const struct ms_batch_run *runs, size_t made, uint64_t cap)
+{
+    const size_t most = made < MOST_RUNS ? MOST_RUNS : made + 1;
+
+    return ms_batch_foretell(runs, made, &(struct ms_batch_limits){cap, 2, most});
+}
+
 /* How many runs it takes to settle it, from two. */
 static size_t search(const struct layer *layers, size_t count, uint64_t first, bool odd,
                      uint64_t cap)
@@ -66,7 +73,7 @@ static size_t search(const struct layer *layers, size_t count, uint64_t first, b
     size_t made = 0;
     uint64_t next = first;
 
-    for (; next > 0; next = made == 1 ? 2 * first : ms_batch_foretell(runs, made, cap)) {
+    for (; next > 0; next = made == 1 ? 2 * first : next_of(runs, made, cap)) {
         struct ms_recording *course = record(layers, count, next, odd);
 
         cr_assert_lt(made, 16);
@@ -109,11 +116,69 @@ Test(batch_foretell, courses_that_differ)
     cr_assert_leq(search(small_samples, SMALL_SAMPLES, 7, true, 300 * MIB), 16);
 }
 
+/* To a MiB. */
+static uint64_t least_cap(const struct layer *layers, size_t count, uint64_t batch)
+{
+    uint64_t cap = MIB;
+
+    while (!fits(layers, count, batch, false, cap)) {
+        cap += MIB;
+    }
+    return cap;
+}
+
+/* What a job makes of `batch` that draws its own, up to that, anew in each of its three steps. */
+static uint64_t drawn(uint64_t batch, uint64_t seed)
+{
+    uint64_t most = 0, state = (batch * 1000 + seed) * UINT64_C(0x9E3779B97F4A7C15);
+
+    for (int step = 0; step < 3; step++) {
+        state = (state ^ (state >> 31)) * UINT64_C(0xD6E8FEB86659FD93);
+
+        const uint64_t one = batch / 4 + (state >> 33) % (batch - batch / 4 + 1);
+
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
+/* Nothing foretells its needs: six runs still end beside each other, of most such jobs. */
+Test(batch_foretell, batches_drawn_anew)
+{
+    static const struct layer layers[] = {{64 * MIB, 0}, {0, 3 * MIB}, {0, MIB}};
+    unsigned settled = 0;
+
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        const uint64_t first = drawn(32, seed), second = drawn(64, seed);
+        const uint64_t more = second > first ? (second - first) * 10 / 32 : 0;
+        const uint64_t cap = least_cap(layers, 3, second + more);
+        struct ms_batch_run runs[MOST_RUNS] = {0};
+        size_t made = 0;
+        uint64_t next = 32;
+
+        for (; next > 0; next = made == MOST_RUNS ? 0 : made == 1 ? 64 : next_of(runs, made, cap)) {
+            const uint64_t batch = drawn(next, seed);
+
+            runs[made] =
+                (struct ms_batch_run){.batch = next, .fits = fits(layers, 3, batch, false, cap)};
+            cr_assert(ms_batch_run_add(&runs[made++], 0, record(layers, 3, batch, false)));
+        }
+
+        const struct ms_batch_bounds bounds = ms_batch_runs_bounds(runs, made);
+
+        settled += bounds.too_big == bounds.fits + 1;
+        while (made > 0) {
+            ms_batch_run_free(&runs[--made]);
+        }
+    }
+    cr_assert_geq(settled, 80, "%u", settled);
+}
+
 Test(batch_foretell, too_few)
 {
     struct ms_batch_run run = {.batch = 8, .fits = true};
 
-    cr_assert_eq(ms_batch_foretell(&run, 1, MIB), 0);
+    cr_assert_eq(next_of(&run, 1, MIB), 0);
 }
 
 /* Two ranks that ask for different things, told of in another order by the second run: each is
@@ -133,7 +198,7 @@ Test(batch_foretell, ranks_in_another_order)
         largest++;
     }
     cr_assert(fits(light, 3, largest + 1, false, 300 * MIB));
-    cr_assert_eq(ms_batch_foretell(runs, 2, 300 * MIB), largest);
+    cr_assert_eq(next_of(runs, 2, 300 * MIB), largest);
     ms_batch_run_free(&runs[0]);
     ms_batch_run_free(&runs[1]);
 }

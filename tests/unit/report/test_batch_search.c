@@ -56,6 +56,40 @@ Test(batch_search, not_even_one)
     search(&(struct made){1000, 10, 1}, 4, 8, 1005, 6);
 }
 
+/* From any guess, `left` runs settle what lies within 2^left, wherever the truth is. */
+Test(batch_search, within_reach)
+{
+    for (uint64_t high = 2; high <= 16; high++) {
+        for (uint64_t truth = 0; truth < high; truth++) {
+            for (uint64_t guess = 1; guess < high; guess++) {
+                struct ms_batch_bounds bounds = {0, high};
+                size_t left = 4;
+
+                for (; bounds.too_big > bounds.fits + 1; left--) {
+                    const uint64_t wish = guess <= bounds.fits     ? bounds.fits + 1
+                                          : guess < bounds.too_big ? guess
+                                                                   : bounds.too_big - 1;
+                    const uint64_t batch = ms_batch_within_reach(wish, bounds, left);
+
+                    cr_assert(left > 0 && batch > bounds.fits && batch < bounds.too_big);
+                    *(batch <= truth ? &bounds.fits : &bounds.too_big) = batch;
+                }
+                cr_assert_eq(bounds.fits, truth);
+            }
+        }
+    }
+}
+
+Test(batch_search, out_of_reach)
+{
+    cr_assert_eq(ms_batch_within_reach(20, (struct ms_batch_bounds){16, 0}, 4), 20);
+    cr_assert_eq(ms_batch_within_reach(30, (struct ms_batch_bounds){16, 0}, 4), 24);
+    cr_assert_eq(ms_batch_within_reach(40, (struct ms_batch_bounds){16, 0}, 4), 40);
+    cr_assert_eq(ms_batch_within_reach(17, (struct ms_batch_bounds){16, 33}, 4), 17);
+    cr_assert_eq(ms_batch_within_reach(17, (struct ms_batch_bounds){16, 32}, 3), 17);
+    cr_assert_eq(ms_batch_within_reach(17, (struct ms_batch_bounds){16, 24}, 3), 20);
+}
+
 Test(batch_search, what_foretells_nothing)
 {
     const struct ms_batch_point flat[] = {{4, 1000, true}, {8, 1000, true}};
