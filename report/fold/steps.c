@@ -485,10 +485,14 @@ static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *tab
 {
     const uint64_t calls = evaluating(steps, table, failures, found);
     const struct pass_gap *gaps = (const struct pass_gap *)steps->gaps.at;
+    const size_t count = steps->gaps.bytes / sizeof(*gaps);
 
     found->evaluations_known = bits(calls) < (int)steps->call_count;
-    for (size_t i = 0; i < steps->gaps.bytes / sizeof(*gaps); i++) {
-        found->evaluations += (gaps[i].calls & calls) != 0;
+    for (size_t i = 0; i < count; i++) {
+        const bool evaluates = (gaps[i].calls & calls) != 0;
+
+        found->evaluations += evaluates;
+        found->evaluations_ended += evaluates && i > 0 && i + 1 < count;
     }
     for (uint32_t i = 0; i < steps->call_count; i++) {
         found->evaluation_batches +=

@@ -47,6 +47,7 @@ struct ms_recurrence {
     bool evaluations_known;
     uint64_t evaluations;        /* phases: rows of batches between two steps */
     uint64_t evaluation_batches; /* calls of a model in these */
+    uint64_t evaluations_ended;  /* of these, between two backward passes */
     uint32_t site;               /* one of the optimizer's, called where steps end; 0: none */
     uint32_t optimizer_site;     /* likewise, also where dropped gradients were counted */
     uint64_t ended_ns;           /* when the last counted one had ended, as far as memory shows */

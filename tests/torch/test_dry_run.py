@@ -45,6 +45,34 @@ while True:
     save()
 """
 
+# Validates every twelve steps, or never, with a batch that needs much more than a step's.
+VALIDATED = """
+import sys, time, torch
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+never = sys.argv[1:] == ["never"]
+for step in range(1, 13 if never else 100000):
+    model(torch.ones(8, 256, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.3)
+    if step % 12 == 0 and not never:
+        with torch.no_grad():
+            for _ in range(3):
+                model(torch.ones(1 << 18, 256, device="cuda"))
+"""
+
+# The last step is the largest.
+LONG = """
+import torch
+weight = torch.ones(64, device="cuda", requires_grad=True)
+optimizer = torch.optim.Adam([weight], foreach=False)
+for step in range(4200):
+    (weight * torch.ones(1 << 18 if step == 4199 else 8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
 # Its second batch is the largest.
 SHAPES = """
 import torch
@@ -293,6 +321,22 @@ class DryRun(unittest.TestCase):
         self.assertEqual(rank["persistent_bytes"] + rank["per_step_bytes"], rank["peak_live_bytes"])
         self.assertTrue(any("in train   optimizer state" in line for line in rank["holds"]))
 
+    def test_validation(self) -> None:
+        """Later and larger than a step: waited for if it is asked for, and the answer says whether
+        one was seen."""
+        script = harness.new_cache() / "validated.py"
+        script.write_text(VALIDATED)
+        command = ("--", sys.executable, str(script))
+        first = json.loads(dry_run("--json", *command).stdout)
+        later = json.loads(dry_run("--json", "--validation", *command).stdout)
+        never = dry_run("--validation", *command, "never").stdout
+        self.assertEqual([first["end"], later["end"]], ["stopped", "stopped"])
+        self.assertFalse(first["ranks"][0]["validation"])
+        self.assertTrue(later["ranks"][0]["validation"])
+        self.assertLess(first["ranks"][0]["peak_live_bytes"], 128 << 20)
+        self.assertGreater(later["ranks"][0]["peak_live_bytes"], 256 << 20)
+        self.assertIn("No validation was seen", never)
+
     def test_state_made_beforehand(self) -> None:
         """By Adagrad, as soon as there is one: the answer's head does not deny what it lists."""
         code = "import torch; m = torch.nn.Linear(64, 64).cuda()\n"
@@ -343,6 +387,15 @@ class DryRun(unittest.TestCase):
         self.assertRegex(
             said, r"largest  one tensor of 4.0 MiB, shapes.py:7 in main   \w+, in step 2"
         )
+
+    def test_step_of_the_peak_of_a_long_run(self) -> None:
+        """Of more steps than are kept, so that the step's number is not known, nor told."""
+        script = harness.new_cache() / "long.py"
+        script.write_text(LONG)
+        (rank,) = answer("--steps", "100000", "--", sys.executable, str(script))["ranks"]
+        self.assertEqual(rank["steps"], 4200)
+        self.assertGreater(rank["peak_live_bytes"], 64 << 20)
+        self.assertIsNone(rank["peak_step"])
 
     def test_two_optimizers(self) -> None:
         """Where the first makes no state, the answer says that another may come."""

@@ -124,6 +124,16 @@ static void add_written(const struct ms_dry_answer *answer, struct ms_buffer *ou
     ms_buffer_add(out, " Let it save no checkpoints, or write real files (--allow-writes).\n");
 }
 
+static bool any_validates(const struct ms_dry_answer *answer)
+{
+    for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
+        if (ms_dry_rank_at(answer, i)->validates) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     const struct ms_dry_rank *rank = ms_dry_largest_rank(answer);
@@ -131,9 +141,10 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
     if (!rank) {
         ms_buffer_add(out, "no process of the command used a device");
     } else if (rank->steps > 0) {
-        ms_buffer_format(out, "%s %s%s%s", MS_COUNT(rank->steps),
+        ms_buffer_format(out, "%s %s%s%s%s", MS_COUNT(rank->steps),
                          rank->is_loop && !rank->has_state ? "turn" : "step",
-                         rank->steps == 1 ? "" : "s", what_was_seen(rank));
+                         rank->steps == 1 ? "" : "s", what_was_seen(rank),
+                         any_validates(answer) ? ", and a validation" : "");
     } else {
         ms_buffer_add(out,
                       "no step of an optimizer was seen, so that the answer lacks what one needs");
@@ -157,8 +168,13 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_buffer_format(out, " (%s)\n", MS_DURATION(answer->elapsed_ns));
     add_written(answer, out);
     if (answer->end == MS_DRY_STOPPED) {
-        ms_buffer_add(out, "It was stopped then. What comes later may need more, as an evaluation, "
-                           "longer inputs or\nanother phase: --steps N runs N steps.\n");
+        ms_buffer_add(out, "It was stopped then. What comes later may need more, as ");
+        ms_buffer_add(out, any_validates(answer)
+                               ? "longer inputs or another phase:\n--steps N runs N steps.\n"
+                               : "an evaluation, longer inputs or\nanother phase: --steps N runs N "
+                                 "steps, --validation waits for an evaluation.\n");
+    } else if (answer->wants_validation && rank && !any_validates(answer)) {
+        ms_buffer_add(out, "No validation was seen, with a step before and another behind it.\n");
     }
     if (answer->end == MS_DRY_STOPPED && rank && rank->steps > 0 && !rank->is_loop &&
         !rank->has_state) {
@@ -489,6 +505,7 @@ static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
     ms_json_count(json, "steps", rank->steps);
     ms_json_flag(json, "loop", rank->is_loop);
     ms_json_flag(json, "optimizer_state", rank->has_state);
+    ms_json_flag(json, "validation", rank->validates);
     if (rank->optimizer_line[0]) {
         ms_json_text(json, "optimizer_line", rank->optimizer_line);
     }

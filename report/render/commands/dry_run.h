@@ -34,6 +34,7 @@ struct ms_dry_rank {
     int32_t rank;             /* -1: none */
     uint64_t world;           /* of how many; 0: unknown */
     uint64_t steps;           /* of the optimizer; 0: none was seen */
+    bool validates;           /* a validation was seen to its end */
     bool is_loop;             /* they are turns of a loop, and no backward pass was seen */
     bool has_state;           /* an optimizer made its state */
     char optimizer_line[256]; /* that calls the optimizer; empty: unknown */
@@ -90,6 +91,7 @@ struct ms_dry_answer {
     struct ms_card cards[MS_DRY_CARDS]; /* the cards of the answer: the simulated one first */
     size_t card_count;
     uint64_t devices, wanted_steps; /* 0: until state was made, and one step more */
+    bool wants_validation;          /* it was to be stopped only after one */
     bool keeps_courses;             /* of the ranks, to foretell other batches */
     uint64_t world;                 /* the number of ranks, of which one ran alone; 0: all ran */
     enum ms_dry_end end;

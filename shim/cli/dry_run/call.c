@@ -44,6 +44,9 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
         return ms_cli_take_count(value, MOST_DEVICES, &call->devices) && call->devices > 0;
     case MS_CLI_DRY_RUN_STEPS:
         return ms_cli_take_count(value, MOST_STEPS, &call->steps) && call->steps > 0;
+    case MS_CLI_DRY_RUN_VALIDATION:
+        call->validation = true;
+        return true;
     case MS_CLI_DRY_RUN_BATCH_ENV:
         return take_plan(value, true, call);
     case MS_CLI_DRY_RUN_BATCH_ARG:

@@ -17,6 +17,7 @@ struct ms_dry_call {
     bool random; /* values that no kernel computed are random */
     enum { MS_DRY_SCHEDULES_AUTO, MS_DRY_SCHEDULES_ONE, MS_DRY_SCHEDULES_BOTH } schedules;
     uint64_t devices, steps, host_bytes; /* 0: not given */
+    bool validation;                     /* wait for one, too */
     struct ms_dry_around around;
     struct ms_dry_plan plan;
     bool find_batch, two_plans; /* two_plans: of a variable and of an argument, which is an error */

@@ -147,8 +147,10 @@ static void run_late(const struct ms_dry_call *call, char *const *argv, const ch
 
 static int answer_command(const struct ms_dry_call *call, char *const *argv, const char *base)
 {
-    struct ms_dry_answer answer = {
-        .devices = call->devices, .wanted_steps = call->steps, .world = call->around.world};
+    struct ms_dry_answer answer = {.devices = call->devices,
+                                   .wanted_steps = call->steps,
+                                   .wants_validation = call->validation,
+                                   .world = call->around.world};
     struct ms_dry_answer late = answer;
     char output[PATH_MAX];
     const uint64_t start_ns = ms_clock_ns();

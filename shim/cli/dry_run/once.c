@@ -56,7 +56,8 @@ static bool make_folder(const char *path)
 
 struct command_watch {
     const char *output;
-    uint64_t wanted_steps;           /* 0: until state was made, and one step more */
+    uint64_t wanted_steps; /* 0: until state was made, and one step more */
+    bool wants_validation;
     uint64_t next_look_ns, asked_ns; /* asked_ns: when it was asked to end; 0: not yet */
     struct ms_dry_host host;
     bool host_is_full;    /* that is why it was asked */
@@ -100,7 +101,8 @@ static bool has_seen_all(const struct command_watch *watch, const struct ms_dry_
     if (progress->processes == 0) {
         return false;
     }
-    return progress->least_steps > 0 && progress->least_steps >= steps_wanted(watch, progress);
+    return progress->least_steps > 0 && progress->least_steps >= steps_wanted(watch, progress) &&
+           (progress->validates || !watch->wants_validation);
 }
 
 /* Estimated from the steps so far; 0: unknown yet. */
@@ -135,6 +137,8 @@ static void show(struct command_watch *watch, const struct ms_dry_progress *prog
     } else {
         (void)fprintf(stderr, "step %s of %s, %s at most", MS_COUNT(progress->least_steps),
                       MS_COUNT(steps_wanted(watch, progress)), MS_BYTES(progress->peak_live_bytes));
+        (void)fputs(watch->wants_validation && !progress->validates ? ", no validation yet" : "",
+                    stderr);
     }
     (void)fprintf(stderr, left > 0 ? ", about %s left" : ", for %s",
                   MS_DURATION(left > 0 ? left : now_ns - watch->begun_ns));
@@ -177,7 +181,9 @@ static void complain_of_host(const struct ms_dry_host *host)
  * all. */
 static void say_stopped(const struct command_watch *watch, const struct ms_dry_progress *progress)
 {
-    if (watch->wanted_steps > 0) {
+    if (watch->wants_validation) {
+        complain("a validation and the steps before it were seen: the command is stopped");
+    } else if (watch->wanted_steps > 0) {
         complain("--steps %s: as many were seen, and the command is stopped",
                  MS_COUNT(watch->wanted_steps));
     } else if (progress->all_have_state) {
@@ -343,6 +349,7 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
     struct command_watch watch = {
         .output = output,
         .wanted_steps = call->steps,
+        .wants_validation = call->validation,
         .begun_ns = ms_clock_ns(),
         .host = {.limit_bytes = call->host_bytes > 0 ? call->host_bytes : ms_dry_host_room(),
                  .layer = -1}};

@@ -44,6 +44,7 @@ static void look_at(const struct ms_model *model, struct ms_dry_progress *progre
     }
     progress->all_have_state = (progress->processes == 0 || progress->all_have_state) &&
                                model->made_state_bytes[device] > 0;
+    progress->validates = progress->validates || model->recurrence.evaluations_ended > 0;
     progress->trains = progress->trains || model->recurrence.passes > 0;
     progress->peak_live_bytes = peak > progress->peak_live_bytes ? peak : progress->peak_live_bytes;
     progress->processes++;
@@ -87,11 +88,7 @@ static void take_peak(const struct ms_model *model, int device, struct ms_dry_ra
         ms_buffer_append(&rank->holds, "", 1);
     }
     ms_held_lines_free(lines, count);
-    for (size_t i = 0; i < model->recurrence.begins.bytes / sizeof(uint64_t); i++) {
-        if (((const uint64_t *)(const void *)model->recurrence.begins.at)[i] <= moment->time_ns) {
-            rank->peak_step = i + 1;
-        }
-    }
+    rank->peak_step = ms_step_at(model, moment->time_ns);
 }
 
 static void name_optimizer(const struct ms_model *model, struct ms_dry_rank *rank)
@@ -161,6 +158,7 @@ static void take_rank(struct ms_model *model, const struct ms_dry_answer *answer
     rank->rank = model->header.rank;
     rank->world = model->header.world_size > 0 ? (uint64_t)model->header.world_size : 0;
     rank->steps = steps_of(model);
+    rank->validates = model->recurrence.evaluations_ended > 0;
     rank->is_loop = model->recurrence.known && model->recurrence.passes == 0;
     rank->has_state = model->made_state_bytes[device] > 0;
     rank->died_of_oom = ms_model_fatal_oom(model) != NULL;

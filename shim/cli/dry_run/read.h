@@ -12,6 +12,7 @@ struct ms_dry_progress {
     unsigned processes;       /* that use a device */
     uint64_t least_steps;     /* optimizer steps of the process with the fewest */
     bool all_have_state;      /* in every process an optimizer made its state */
+    bool validates;           /* a validation has ended in one of them */
     bool trains;              /* a backward pass was seen; if not, steps are turns of a loop */
     uint64_t peak_live_bytes; /* of the process with most */
 };

@@ -242,6 +242,26 @@ Test(steps, evaluations_are_counted_apart)
     cr_assert_eq(found.count, 6);
     cr_assert_eq(found.evaluations, 2);
     cr_assert_eq(found.evaluation_batches, 8);
+    cr_assert_eq(found.evaluations_ended, 1, "no backward pass shows that the second has ended");
+}
+
+/* As a trainer does to see that it works. */
+Test(steps, an_evaluation_before_the_first_step_is_none_of_what_is_trained)
+{
+    for (int step = 0; step < 4; step++) {
+        loop_moment(&loop, LOOP_INPUT, BYTES);
+        for (int batch = 0; step % 2 == 0 && batch < 2; batch++) {
+            loop_moment(&loop, LOOP_EVALUATION, BYTES);
+        }
+        backward(true);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+    }
+
+    const struct ms_recurrence found = loop_end(&loop);
+
+    cr_assert_eq(found.evaluations, 2);
+    cr_assert_eq(found.evaluations_ended, 1);
 }
 
 /* A call without gradients in every step, whose result outlives the pass. */
