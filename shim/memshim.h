@@ -96,6 +96,8 @@ struct memshim_stats {
     uint64_t status;      /* 0 normal, 1 warning, 2 critical, 3 emergency (MEMSHIM_THRESHOLDS) */
     double fragmentation; /* 1 - live / reserved when reserved was highest, from 0 to 1; 0 without a
                              trace */
+    uint64_t others_bytes; /* what other processes use of a cap that they share with this one; 0:
+                              it is this process's own */
 };
 
 /* Reads the device of this CUDA ordinal, with or without a trace; takes some microseconds and calls

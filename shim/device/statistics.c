@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "shim/group/group.h"
 #include "shim/process/session.h"
 #include "shim/tables/stats.h"
 
@@ -54,8 +55,10 @@ void ms_statistics_read(struct ms_device *device, struct memshim_stats *out)
         .spill_wait_ns = pool.spill.stall_ns,
         .refusals = atomic_load_explicit(&device->refusals, memory_order_relaxed),
         .status = (uint64_t)atomic_load(&device->threshold),
+        .others_bytes = device->group != NULL ? ms_group_used_by_others(device->group) : 0,
     };
-    ms_stats_derive(out);
+    ms_stats_derive(out,
+                    device->group != NULL ? ms_group_cap_bytes(device->group) : out->cap_bytes);
     out->fragmentation = fragmentation(device);
 }
 

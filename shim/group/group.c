@@ -173,6 +173,27 @@ uint64_t ms_group_others_bytes(const ms_group_t *group, uint32_t *count)
     return sum;
 }
 
+uint64_t ms_group_used_bytes(const struct ms_group_region *region, uint32_t pid, uint32_t *count)
+{
+    uint64_t sum = 0;
+    *count = 0;
+    for (uint32_t i = 0; i < MS_GROUP_MEMBERS_MAX; i++) {
+        const struct ms_group_slot *slot = &region->slots[i];
+        const uint32_t owner = atomic_load(&slot->pid);
+        if (owner != 0 && owner != pid) {
+            sum += atomic_load_explicit(&slot->used_bytes, memory_order_relaxed);
+            (*count)++;
+        }
+    }
+    return sum;
+}
+
+uint64_t ms_group_used_by_others(const ms_group_t *group)
+{
+    uint32_t others = 0;
+    return ms_group_used_bytes(group->region, atomic_load(&group->own->pid), &others);
+}
+
 bool ms_group_largest_other(const ms_group_t *group, struct ms_group_share *out)
 {
     *out = (struct ms_group_share){0};

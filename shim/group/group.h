@@ -71,5 +71,11 @@ struct ms_group_share {
 bool ms_group_largest_other(const ms_group_t *group, struct ms_group_share *out);
 /* What all others have leased; *count: how many they are. */
 uint64_t ms_group_others_bytes(const ms_group_t *group, uint32_t *count);
+/* What all others use of their leases. */
+uint64_t ms_group_used_by_others(const ms_group_t *group);
+
+/* What the members of a region use; *count: how many they are. Without the member `pid`, if that is
+ * not 0. */
+uint64_t ms_group_used_bytes(const struct ms_group_region *region, uint32_t pid, uint32_t *count);
 
 #endif

@@ -40,8 +40,9 @@ enum ms_process_stat_id {
 };
 extern const struct ms_stat ms_process_stat_table[MS_PROCESS_STAT_ID_COUNT];
 
-/* Computes the statistics that follow from the others: free_bytes. */
-void ms_stats_derive(struct memshim_stats *stats);
+/* Computes the statistics that follow from the others: free_bytes. group_cap_bytes: the cap that
+ * the process shares, which may be larger than its own; its own if it shares none. */
+void ms_stats_derive(struct memshim_stats *stats, uint64_t group_cap_bytes);
 
 /* Prints the table for people (plain), or as a Markdown table. */
 void ms_statistics_print(bool markdown, ms_options_write_t write, void *ctx);

@@ -2,6 +2,7 @@
 /* The rows of stats.def, and how they are printed. */
 #include <stdio.h>
 
+#include "allocator/base/arithmetic.h"
 #include "shim/tables/stats.h"
 
 #define ROW(name, unit, type, metric, meaning) \
@@ -25,10 +26,11 @@ const struct ms_stat ms_process_stat_table[MS_PROCESS_STAT_ID_COUNT] = {
 _Static_assert(sizeof(struct memshim_stats) == 8 + 8 * (size_t)MS_STAT_ID_COUNT,
                "every member of the struct has a row");
 
-void ms_stats_derive(struct memshim_stats *stats)
+void ms_stats_derive(struct memshim_stats *stats, uint64_t group_cap_bytes)
 {
-    stats->free_bytes =
-        stats->cap_bytes > stats->used_bytes ? stats->cap_bytes - stats->used_bytes : 0;
+    const uint64_t own = ms_less(stats->cap_bytes, stats->used_bytes);
+    const uint64_t all = ms_less(group_cap_bytes, stats->used_bytes + stats->others_bytes);
+    stats->free_bytes = own < all ? own : all;
 }
 
 static void print_row(const struct ms_stat *row, const char *of, bool markdown,

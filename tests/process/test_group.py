@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -13,7 +15,17 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import MIB, TIMEOUT_S, ProcessTest, environment, process_folders, program, report_of
+from machine import (
+    CLI,
+    MIB,
+    TIMEOUT_S,
+    ProcessTest,
+    environment,
+    process_folders,
+    program,
+    report_of,
+    run,
+)
 
 CONTEXT = 32
 CAP = 512
@@ -221,6 +233,67 @@ class Cap(Group):
         self.assertRegex(one.said(), r"its cap limits only this process, not run-.*: other users")
         self.assertNotEqual(one.ask("alloc 400"), "refused")
         self.assertEqual(one.ask("alloc 200"), "refused")
+
+
+class Shown(Group):
+    """memshim top, by what the group's file says now."""
+
+    def top(self, *arguments: str) -> str:
+        folder = self.output / self.name
+        return run([CLI, "top", "--once", "--sites", "0", *arguments, folder]).check().stdout
+
+    def devices(self) -> dict[int, dict[str, Any]]:
+        """The device of each process, by its pid."""
+        processes = json.loads(self.top("--json"))["processes"]
+        return {process["pid"]: process["devices"][0] for process in processes}
+
+    def test_a_shared_cap(self) -> None:
+        one, two = self.start(RANK=0), self.start(RANK=1)
+        one.ask("alloc 100")
+        two.ask("alloc 200")
+        devices = self.devices()
+        for member, mine, others in ((one, 100, 200), (two, 200, 100)):
+            device = devices[member.process.pid]
+            self.assertEqual(device["cap_bytes"], CAP * MIB)
+            self.assertEqual(device["used_bytes"], (CONTEXT + mine) * MIB)
+            self.assertEqual(device["others_bytes"], (CONTEXT + others) * MIB)
+            self.assertEqual(device["free_bytes"], (CAP - 2 * CONTEXT - 300) * MIB)
+            self.assertEqual(device["cap_of"], {"group": f"run-{self.name}", "processes": 2})
+        said = (
+            f"The cap of 512.0 MiB on device 0 is that of run-{self.name}: 2 processes use "
+            f"364.0 MiB of it."
+        )
+        self.assertEqual(self.top().count(said), 1, self.top())
+        two.kill()
+        device = self.devices()[one.process.pid]
+        self.assertEqual((device["others_bytes"], device["cap_of"]["processes"]), (0, 1))
+
+    def test_members_of_another_run(self) -> None:
+        settings: dict[str, Any] = {"MEMSHIM_CAP_OF": "process", "MEMSHIM_GROUP": self.name}
+        one = self.start(**settings)
+        two = self.start(MEMSHIM_RUN_ID=self.name + "-b", **settings)
+        two.ask("alloc 200")
+        self.assertEqual(list(self.devices()), [one.process.pid])
+        device = self.devices()[one.process.pid]
+        self.assertEqual(device["others_bytes"], (CONTEXT + 200) * MIB)
+        self.assertEqual(device["cap_of"], {"group": f"group-{self.name}", "processes": 2})
+
+    def test_metrics(self) -> None:
+        one, two = self.start(RANK=0), self.start(RANK=1)
+        two.ask("alloc 200")
+        file = self.folder / "memshim.prom"
+        self.top("--prometheus", str(file))
+        (sample,) = re.findall(
+            rf'memshim_others_bytes{{[^}}]*pid="{one.process.pid}"[^}}]*}} (\d+)', file.read_text()
+        )
+        self.assertEqual(int(sample), (CONTEXT + 200) * MIB)
+
+    def test_a_cap_of_its_own(self) -> None:
+        one = self.start(MEMSHIM_CAP_OF="process")
+        self.start(MEMSHIM_CAP_OF="process").ask("alloc 200")
+        device = self.devices()[one.process.pid]
+        self.assertEqual((device["others_bytes"], device["cap_of"]), (0, None))
+        self.assertNotIn("The cap of", self.top())
 
 
 class Moved(Group):

@@ -94,6 +94,14 @@ static void add_device(struct ms_json *json, const struct ms_top_frame *frame, s
             ms_json_number(json, ms_stat_table[row].name, text);
         }
     }
+    if (device->group[0] != '\0') {
+        ms_json_open(json, "cap_of", '{');
+        ms_json_text(json, "group", device->group);
+        ms_json_count(json, "processes", device->group_processes);
+        ms_json_close(json, '}');
+    } else {
+        ms_json_null(json, "cap_of");
+    }
     add_sites_live(json, &frame->sites[process], device->index);
     add_device_sites(json, frame, &frame->sites[process], device->index);
     ms_json_close(json, '}');

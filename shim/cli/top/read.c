@@ -38,7 +38,7 @@ static void stats_of(const struct ms_aggregate *sums, struct memshim_stats *out)
         .status = now->threshold,
         .fragmentation = ppm > 0 ? (double)ppm / 1e6 : 0,
     };
-    ms_stats_derive(out);
+    ms_stats_derive(out, out->cap_bytes);
 }
 
 /* If nothing happened in a part, its value is that at the end of the part before. */

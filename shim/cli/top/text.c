@@ -333,10 +333,61 @@ static void add_sites(const struct ms_top_frame *frame, size_t index,
     }
 }
 
+/* --- caps that several processes share ------------------------------------------------------- */
+
+static bool same_cap(const struct ms_top_device *a, const struct ms_top_device *b)
+{
+    return strcmp(a->group, b->group) == 0 && strcmp(a->uuid, b->uuid) == 0;
+}
+
+/* Whether a row before that one has the same. */
+static bool was_told(const struct ms_top_frame *frame, const struct ms_top_device *device)
+{
+    for (size_t i = 0; i < frame->count; i++) {
+        for (size_t d = 0; d < ms_top_device_count(&frame->processes[i]); d++) {
+            const struct ms_top_device *other = ms_top_device_at(&frame->processes[i], d);
+            if (other == device) {
+                return false;
+            }
+            if (same_cap(other, device)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void add_shared_cap(const struct ms_top_device *device, struct ms_buffer *out)
+{
+    const struct memshim_stats *stats = &device->stats;
+    char cap[MS_UNIT_TEXT_BYTES], used[MS_UNIT_TEXT_BYTES];
+    ms_buffer_format(out, "\nThe cap of %s on device %u is that of ",
+                     ms_bytes_text(device->group_cap_bytes, cap, sizeof(cap)),
+                     (unsigned)device->index);
+    ms_buffer_add_plain(out, device->group);
+    ms_buffer_format(out, ": %" PRIu32 " process%s use%s %s of it.\n", device->group_processes,
+                     device->group_processes == 1 ? "" : "es",
+                     device->group_processes == 1 ? "s" : "",
+                     ms_bytes_text(stats->used_bytes + stats->others_bytes, used, sizeof(used)));
+}
+
+static void add_shared_caps(const struct ms_top_frame *frame, struct ms_buffer *out)
+{
+    for (size_t i = 0; i < frame->count; i++) {
+        for (size_t d = 0; d < ms_top_device_count(&frame->processes[i]); d++) {
+            const struct ms_top_device *device = ms_top_device_at(&frame->processes[i], d);
+            if (device->group[0] != '\0' && !was_told(frame, device)) {
+                add_shared_cap(device, out);
+            }
+        }
+    }
+}
+
 void ms_top_text(const struct ms_top_frame *frame, struct ms_buffer *out)
 {
     add_head(frame, out);
     add_table(frame, out);
+    add_shared_caps(frame, out);
     for (size_t i = 0; i < frame->count && frame->most_sites > 0; i++) {
         const struct ms_top_process *process = &frame->processes[i];
         for (size_t d = 0; d < ms_top_device_count(process) && process->running; d++) {

@@ -192,6 +192,7 @@ static bool make_frame(const struct top_call *call, const struct ms_buffer *foun
     for (size_t i = 0; i < frame->count; i++) {
         ms_top_read(ms_traces_at(found, i), &frame->processes[i]);
     }
+    ms_top_read_groups(frame->processes, frame->count);
     sort_rows(frame, call->sort);
     frame->utf8 = ms_terminal_has_blocks();
     frame->width = call->json ? 0 : ms_terminal_width();

@@ -23,6 +23,10 @@ struct ms_top_device {
     char name[MS_NAME_BYTES];
     char uuid[MS_UUID_TEXT_BYTES]; /* empty: unknown */
     struct memshim_stats stats;
+    /* The group whose cap it is, as of now; empty: the process's own, or not known. */
+    char group[MS_NAME_BYTES];
+    uint32_t group_processes;
+    uint64_t group_cap_bytes;
     uint64_t trend_bytes[MS_TOP_TREND]; /* the most that was live in each part of the run so far */
     bool has_trend;
 };
@@ -73,6 +77,9 @@ bool ms_top_find(const char *target, struct ms_buffer *found, char *why, size_t 
 /* Reads one process, as of now. Release it with ms_top_process_free. */
 void ms_top_read(const char *path, struct ms_top_process *out);
 void ms_top_process_free(struct ms_top_process *process);
+
+/* Finds out which caps are shared, from the groups' files on this machine. */
+void ms_top_read_groups(struct ms_top_process *processes, size_t count);
 
 /* Reads the records: takes seconds for a long run. Release it with ms_top_sites_free. */
 void ms_top_sites_read(const char *path, struct ms_top_sites *out);
