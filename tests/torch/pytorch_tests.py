@@ -2,13 +2,14 @@
 """Runs PyTorch's own tests on the simulated GPU, without memshim and with it, and compares.
 
     python tests/torch/pytorch_tests.py FOLDER [GROUP...] [--settings NAME,...] [--only TEXT]
-                                        [--out FILE]
+                                        [--out FILE] [--resume]
 
 FOLDER is the folder test/ of PyTorch's sources, best of the installed version; without GROUP all
 groups of GROUPS run. A group's tests run one after the other in one process. One that hangs or
 kills its process costs that test alone: the next process goes on behind it. What differs is run
 again, by itself, as often as CONFIRM says, without memshim and with it; what still differs is the
-table.
+table. Each outcome and each difference is written when it is found, to FILE and to FILE.jsonl, from
+which --resume goes on.
 
 Exit status: 0 where nothing differs but what KNOWN names, 1 where more does.
 """
@@ -31,6 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
@@ -183,16 +185,14 @@ def child(file: Path, patterns: Sequence[str], skip: set[str], before: str, to: 
     sys.path.insert(0, str(file.parent))
     exec(before, {})
     module = __import__(file.stem)
-    from torch.testing._internal import common_utils
-
-    if hasattr(common_utils, "parse_cmd_line_args"):
+    common_utils = sys.modules.get("torch.testing._internal.common_utils")
+    if common_utils is not None and hasattr(common_utils, "parse_cmd_line_args"):
         common_utils.parse_cmd_line_args()
     tests = each_test(unittest.TestLoader().loadTestsFromModule(module))
     wanted = [
         test
         for test in sorted(tests, key=short_id)
-        if any(fnmatch.fnmatchcase(short_id(test), pattern) for pattern in patterns)
-        and short_id(test) not in skip
+        if matches(short_id(test), patterns) and short_id(test) not in skip
     ]
     result = Said(to)
     unittest.TestSuite(wanted).run(result)
@@ -287,12 +287,90 @@ def wait(process: subprocess.Popen[bytes]) -> str:
         return str(process.wait())
 
 
-def run(
-    folder: Path, name: str, setting: str, patterns: Sequence[str], log: Path
+def matches(test: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)
+
+
+class Record:
+    """What was found so far, a JSON line each. A run that is cut off loses none of it."""
+
+    def __init__(self, path: Path, resume: bool) -> None:
+        # By group and side; a side is a setting, or what one is compared with.
+        self.outcomes: dict[tuple[str, str], dict[str, str]] = {}
+        self.done: set[tuple[str, str, str]] = set()  # group, side, patterns
+        # By group, setting and test: what confirmed() found.
+        self.confirmed: dict[tuple[str, str, str], tuple[str, str] | None] = {}
+        before = path.read_text() if resume and path.exists() else ""
+        whole = before[: before.rfind("\n") + 1]  # a run may end in the middle of a line
+        path.write_text(whole)
+        self.file = path.open("a")
+        for line in whole.splitlines():
+            self.take(json.loads(line))
+
+    def take(self, line: dict[str, Any]) -> None:
+        group, side = line["group"], line["side"]
+        if "done" in line:
+            self.done.add((group, side, line["done"]))
+        elif "outcome" in line:
+            self.outcomes.setdefault((group, side), {})[line["test"]] = line["outcome"]
+        else:
+            again = line["again"]
+            self.confirmed[group, side, line["test"]] = again and (again[0], again[1])
+
+    def add(self, group: str, side: str, **more: object) -> None:
+        line = {"group": group, "side": side, **more}
+        self.file.write(json.dumps(line) + "\n")
+        self.file.flush()
+        self.take(line)
+
+    def of(self, group: str, side: str, patterns: Sequence[str]) -> dict[str, str]:
+        outcomes = self.outcomes.get((group, side), {})
+        return {test: outcome for test, outcome in outcomes.items() if matches(test, patterns)}
+
+
+@dataclass(frozen=True)
+class Job:
+    folder: Path  # test/ of PyTorch's sources
+    log: Path
+    record: Record
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+        with self.log.open("a") as out:
+            out.write(f"=== {text}\n")
+
+
+def run_side(
+    job: Job, name: str, side: str, patterns: Sequence[str], tell: Callable[[str, str], None]
 ) -> dict[str, str]:
-    """Each test's outcome."""
-    group = GROUPS[name]
-    outcomes: dict[str, str] = {}
+    """Each test's outcome, as `record` has it or as it is found now; the latter are told."""
+    record = job.record
+
+    def found(test: str, outcome: str) -> None:
+        if record.of(name, side, [test]).get(test) != outcome:
+            record.add(name, side, test=test, outcome=outcome)
+            tell(test, outcome)
+
+    mark = json.dumps(patterns)
+    if (name, side, mark) not in record.done:
+        known = record.of(name, side, patterns)
+        outcomes = run(job, name, side, patterns, known, found)
+        if outcomes:
+            record.add(name, side, done=mark)
+    return record.of(name, side, patterns)
+
+
+def run(
+    job: Job,
+    name: str,
+    setting: str,
+    patterns: Sequence[str],
+    known: dict[str, str],
+    tell: Callable[[str, str], None] = lambda test, outcome: None,
+) -> dict[str, str]:
+    """Each test's outcome; those known already do not run."""
+    group, folder = GROUPS[name], job.folder
+    outcomes = dict(known)
     while True:
         with tempfile.TemporaryDirectory(
             prefix="memshim-test.", ignore_cleanup_errors=True
@@ -305,7 +383,7 @@ def run(
                 "--child", str(folder / group.file), json.dumps(patterns), str(skip), group.before,
             ]  # fmt: skip
             env = environment(folder, group, setting, Path(scratch))
-            more, done = one_process(command, env, log)
+            more, done = one_process(command, env, job.log, tell)
         outcomes.update(more)
         if done or not more:
             return outcomes
@@ -315,56 +393,65 @@ def differences(a: dict[str, str], b: dict[str, str]) -> list[str]:
     return [test for test in sorted(a.keys() | b.keys()) if a.get(test) != b.get(test)]
 
 
-def confirmed(
-    folder: Path, name: str, setting: str, test: str, log: Path
-) -> tuple[str, str] | None:
+def confirmed(job: Job, name: str, setting: str, test: str) -> tuple[str, str] | None:
     """The outcomes without and with memshim, if no outcome is seen on both sides."""
     plain = SETTINGS[setting][1]
     seen: dict[str, set[str]] = {plain: set(), setting: set()}
     for _ in range(CONFIRM):
         for side in seen:
-            seen[side].add(run(folder, name, side, [test], log).get(test, "not run"))
+            seen[side].add(run(job, name, side, [test], {}).get(test, "not run"))
         if seen[plain] & seen[setting]:
             return None
     return "/".join(sorted(seen[plain])), "/".join(sorted(seen[setting]))
 
 
-def compare(folder: Path, name: str, settings: Sequence[str], only: str, log: Path) -> list[str]:
-    """The rows of the table: of each setting the counts, then what differs."""
+def judge(job: Job, name: str, setting: str, test: str) -> str | None:
+    """Says whether a difference stays when the test runs again. The row, if it has no reason."""
+    key = (name, setting, test)
+    if key not in job.record.confirmed:
+        again = confirmed(job, name, setting, test)
+        job.record.add(name, setting, test=test, again=again)
+    both = job.record.confirmed[key]
+    if both is None:
+        job.say(f"{name} | {setting} | {test} | the same when run again")
+        return None
+    reason = known_reason(setting, name, test)
+    row = f"{name} | {setting} | {test} | {both[0]} | {both[1]} | {reason or 'NOT KNOWN'}"
+    job.say(row)
+    return None if reason else row
+
+
+def compare(job: Job, name: str, settings: Sequence[str], only: str) -> list[str]:
+    """Says of each setting the counts, then what differs. The rows that have no reason."""
     patterns = [f"*{only}*"] if only else GROUPS[name].tests
     rows = []
-    references: dict[str, dict[str, str]] = {}
     for setting in settings:
-        reference = SETTINGS[setting][1]
-        if reference not in references:
-            references[reference] = run(folder, name, reference, patterns, log)
-        plain = references[reference]
+        plain = run_side(job, name, SETTINGS[setting][1], patterns, lambda test, outcome: None)
         if not plain:
             raise SystemExit(
-                f"{name}: no test of {GROUPS[name].file} ran without memshim; {log} says why "
+                f"{name}: no test of {GROUPS[name].file} ran without memshim; {job.log} says why "
                 "(its own requirements are expecttest and hypothesis)"
             )
-        outcomes = run(folder, name, setting, patterns, log)
-        passed = sum(outcome == "pass" for outcome in outcomes.values())
-        wanted = sum(outcome == "pass" for outcome in plain.values())
-        say(f"{name} | {setting} | {len(plain)} tests, {wanted} pass without, {passed} with", log)
+
+        def found(
+            test: str, outcome: str, setting: str = setting, plain: dict[str, str] = plain
+        ) -> None:
+            if plain.get(test) != outcome:
+                job.say(f"{name} | {setting} | {test} | {plain.get(test)} | {outcome} | at first")
+
+        outcomes = run_side(job, name, setting, patterns, found)
+        wanted, passed = (
+            {test for test, outcome in side.items() if outcome == "pass"}
+            for side in (plain, outcomes)
+        )
+        job.say(
+            f"{name} | {setting} | {len(plain)} tests, {len(wanted)} pass without, "
+            f"{len(passed)} with, {len(wanted & passed)} both ways"
+        )
         for test in differences(plain, outcomes):
-            both = confirmed(folder, name, setting, test, log)
-            if both is None:
-                say(f"{name} | {setting} | {test} | the same when run again", log)
-                continue
-            reason = known_reason(setting, name, test)
-            row = f"{name} | {setting} | {test} | {both[0]} | {both[1]} | {reason or 'NOT KNOWN'}"
-            say(row, log)
-            if reason is None:
-                rows.append(row)
+            row = judge(job, name, setting, test)
+            rows += [row] if row else []
     return rows
-
-
-def say(text: str, log: Path) -> None:
-    print(text, flush=True)
-    with log.open("a") as out:
-        out.write(f"=== {text}\n")
 
 
 def main() -> int:
@@ -378,6 +465,7 @@ def main() -> int:
     parser.add_argument("--settings", default=",".join(SETTINGS))
     parser.add_argument("--only", default="", help="tests whose id has this text")
     parser.add_argument("--out", type=Path, default=Path("pytorch-tests.log"))
+    parser.add_argument("--resume", action="store_true", help="go on from what OUT.jsonl has")
     options = parser.parse_args()
     if not options.folder.is_dir():
         parser.error(f"{options.folder} is no folder: give test/ of PyTorch's sources")
@@ -389,14 +477,17 @@ def main() -> int:
         for name in given:
             if name not in known:
                 parser.error(f"there is no {kind} {name!r}: {', '.join(known)}")
+    # Whoever ends it with a signal also ends its children.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     log = options.out.resolve()
+    record = Record(log.with_name(f"{log.name}.jsonl"), options.resume)
+    job = Job(options.folder.resolve(), log, record)
     rows: list[str] = []
     for name in options.groups or GROUPS:
-        if (options.folder / GROUPS[name].file).exists():
-            folder = options.folder.resolve()
-            rows += compare(folder, name, settings, options.only, log)
+        if (job.folder / GROUPS[name].file).exists():
+            rows += compare(job, name, settings, options.only)
         else:
-            say(f"{name} | not run: no {GROUPS[name].file}", log)
+            job.say(f"{name} | not run: no {GROUPS[name].file}")
     print(f"{len(rows)} differences without a known reason")
     return int(bool(rows))
 
