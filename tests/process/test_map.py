@@ -18,7 +18,7 @@ PAGE = 4 * MIB
 class Mapped(ProcessTest):
     def reports(self, scenario: str, **settings: Any) -> list[dict[str, Any]]:
         """Of the processes that used the device, by what they were charged for, most first."""
-        run(
+        self.said = run(
             [program("map_job"), scenario],
             shim=True,
             **{
@@ -56,7 +56,7 @@ class Mapped(ProcessTest):
         rows = self.ledger(report)
         self.assertNotIn("holes", rows)
         self.assertNotIn("application", rows)
-        self.assertIn("map_page", self.holder(report))
+        self.assertIn("map_chunk", self.holder(report))
 
     def test_pages_without_the_pool(self) -> None:
         (report,) = self.reports("own", MEMSHIM_POOL="off")
@@ -72,7 +72,7 @@ class Mapped(ProcessTest):
     def test_a_chunk_of_another_process(self) -> None:
         owner, opener = self.reports("imported")
         self.assertEqual(owner["devices"][0]["peak_live_bytes"], PAGE)
-        self.assert_opened(opener, "map_page")
+        self.assert_opened(opener, "map_chunk")
 
     def test_a_block_of_another_process(self) -> None:
         owner, opener = self.reports("shared")
@@ -83,6 +83,38 @@ class Mapped(ProcessTest):
         owner, opener = self.reports("shared", MEMSHIM_POOL="off")
         self.assertEqual(owner["devices"][0]["peak_live_bytes"], PAGE)
         self.assert_opened(opener, "open_shared")
+
+    def test_symmetric_memory_with_multicast(self) -> None:
+        world: dict[str, Any] = {"SIMGPU_DEVICES": 2, "SIMGPU_MULTICAST": 1}
+        plain = run([program("map_job"), "symmetric"], shim=False, **world).check()
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                self.output = self.folder / pool
+                reports = self.reports("symmetric", MEMSHIM_POOL=pool, **world)
+                self.assertEqual(self.said.stdout, plain.stdout)
+                self.assertEqual(len(reports), 2)
+                for report in reports:
+                    self.assertEqual(self.live_at_end(report), 0)
+                    # What it made is charged, and live. The other's is live on the other's device.
+                    # The multicast object is nothing.
+                    own, other = sorted(
+                        report["devices"], key=lambda device: -int(device["peak_charged_bytes"])
+                    )
+                    self.assertEqual(own["peak_charged_bytes"], CONTEXT + PAGE)
+                    self.assertEqual(other["peak_charged_bytes"], 0)
+                    for device in (own, other):
+                        rows = {row["name"]: row["bytes"] for row in device["peak"]["ledger"]}
+                        self.assertEqual(device["peak_live_bytes"], PAGE)
+                        self.assertEqual(rows.get("unexplained", 0), 0, rows)
+                        self.assertNotIn("holes", rows)
+                    self.assertIn("map_chunk", self.holder(report))
+                owners = {
+                    device["index"]
+                    for report in reports
+                    for device in report["devices"]
+                    if device["peak_charged_bytes"]
+                }
+                self.assertEqual(owners, {0, 1})
 
     def assert_opened(self, opener: dict[str, Any], function: str) -> None:
         device = opener["devices"][0]

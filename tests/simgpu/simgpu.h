@@ -61,6 +61,7 @@
  *   SIMGPU_RDMA=0               1: network cards can access device memory (GPUDirect RDMA)
  *   SIMGPU_DMA_BUF=0            1: device memory has DMA-BUF descriptors
  *   SIMGPU_PEERS=1              0: no device can access another's memory
+ *   SIMGPU_MULTICAST=0          1: devices that a switch joins (cuMulticastCreate)
  *
  * Injected failures. A rule of SIMGPU_FAIL is FUNCTION@CALLS=ERROR. A call that a rule applies to
  * returns ERROR, a CUresult by name or number, and does nothing. FUNCTION is a base name (all its

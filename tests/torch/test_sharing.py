@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 import unittest
+from typing import Any
 
 import harness
 
@@ -87,6 +88,32 @@ MOVING = """
         assert process.exitcode == 0
 """
 
+# Symmetric memory of two ranks, with a multicast object over it.
+SYMMETRIC = """
+    import json, os, torch, torch.distributed as dist
+    import torch.distributed._symmetric_memory as symmetric
+
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    tensor = symmetric.empty(3 << 20, dtype=torch.float32, device=f"cuda:{rank}")
+    handle = symmetric.rendezvous(tensor, dist.group.WORLD)
+    tensor.copy_(torch.arange(3 << 20) + rank)
+    torch.cuda.synchronize()
+    dist.barrier()
+    peer = handle.get_buffer(1 - rank, (3 << 20,), torch.float32).cpu()
+    print(json.dumps({
+        "event": "seen",
+        "rank": rank,
+        "multicast": handle.multicast_ptr != 0,
+        "same": torch.equal(peer, torch.arange(3 << 20) + 1.0 - rank),
+        "allocated": torch.cuda.memory_allocated(),
+    }))
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+SYMMETRIC_BYTES = 12 << 20
+
 
 @harness.needs_torch
 class Queue(unittest.TestCase):
@@ -139,6 +166,34 @@ GRAPHS = """
     expandable = torch.cuda.memory_snapshot()[0]["is_expandable"]
     print("expandable", expandable, "registers", ctypes.CDLL(None).simgpu_nccl_graph_register())
 """
+
+
+@harness.needs_torch
+class Symmetric(unittest.TestCase):
+    """Each rank's part is charged to that rank, and live; the multicast object over all is none."""
+
+    SETTINGS = {"SIMGPU_DEVICES": 2, "SIMGPU_MULTICAST": 1, "SIMGPU_CONTENTS": 1}
+
+    def seen(self, result: harness.Result) -> list[dict[str, Any]]:
+        return sorted(result.lines("seen"), key=lambda line: int(line["rank"]))
+
+    def test_with_multicast(self) -> None:
+        plain = self.seen(harness.run(SYMMETRIC, ranks=2, **self.SETTINGS).check())
+        self.assertEqual([(line["multicast"], line["same"]) for line in plain], [(True, True)] * 2)
+        job = harness.run_memshim(SYMMETRIC, ranks=2, **self.SETTINGS)
+        self.assertEqual(self.seen(job.result.check()), plain, job.result.describe())
+        ranks = [report for report in job.reports if report["process"]["rank"] in (0, 1)]
+        self.assertEqual(len(ranks), 2)
+        for report in ranks:
+            devices = {device["index"]: device for device in report["devices"]}
+            own = devices.pop(report["process"]["rank"])
+            (other,) = devices.values()
+            self.assertGreaterEqual(own["peak_live_bytes"], SYMMETRIC_BYTES)
+            self.assertLess(own["peak_live_bytes"], 2 * SYMMETRIC_BYTES)
+            self.assertEqual(other["peak_charged_bytes"], 0)
+            for device in (own, other):
+                rows = {row["name"]: row["bytes"] for row in device["peak"]["ledger"]}
+                self.assertLess(rows.get("holes", 0), 4 << 20, rows)
 
 
 @harness.needs_torch

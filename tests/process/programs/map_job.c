@@ -2,6 +2,7 @@
 /* Memory that a program maps by itself, as JAX does, or opens of another process. Argument: the
  * scenario. What is said of it in the report, test_map.py asserts. */
 #include <cuda.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -16,22 +17,22 @@
 #define PAGES 4u
 
 static CUcontext context;
+static int ordinal; /* of the device */
 
 static void use_device(void)
 {
     MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuDevicePrimaryCtxRetain(&context, ordinal));
     MUST(cuCtxSetCurrent(context));
 }
 
-static const CUmemAllocationProp on_device = {
-    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-};
-
 static CUmemGenericAllocationHandle chunk_of(size_t bytes)
 {
+    const CUmemAllocationProp on_device = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
+    };
     CUmemGenericAllocationHandle chunk = 0;
     MUST(cuMemCreate(&chunk, bytes, &on_device, 0));
     return chunk;
@@ -44,14 +45,20 @@ static CUdeviceptr reserve(size_t bytes)
     return at;
 }
 
-/* The chunk is its mapping's from here on. */
-__attribute__((noinline)) static void map_page(CUdeviceptr at, CUmemGenericAllocationHandle chunk)
+__attribute__((noinline)) static void map_chunk(CUdeviceptr at, CUmemGenericAllocationHandle chunk)
 {
-    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     MUST(cuMemMap(at, PAGE, 0, chunk, 0));
-    MUST(cuMemRelease(chunk));
     MUST(cuMemSetAccess(at, PAGE, &access, 1));
+}
+
+/* The chunk is its mapping's from here on. */
+static void map_page(CUdeviceptr at, CUmemGenericAllocationHandle chunk)
+{
+    map_chunk(at, chunk);
+    MUST(cuMemRelease(chunk));
     MUST(cuMemsetD8(at, 7, PAGE));
 }
 
@@ -204,16 +211,136 @@ static void open_shared(void)
     MUST(cuIpcCloseMemHandle(at));
 }
 
+/* --- symmetric memory ------------------------------------------------------------------------- */
+
+/* Nobody is further than here before both are here. */
+static void meet(int other)
+{
+    char byte = 'm';
+    EXPECT(write(other, &byte, 1) == 1 && read(other, &byte, 1) == 1);
+}
+
+/* The second process's turn comes after the first one's. */
+static void begin_turn(int other)
+{
+    if (ordinal == 1) {
+        meet(other);
+    }
+}
+
+static void end_turn(int other)
+{
+    MUST(cuCtxSynchronize());
+    if (ordinal == 0) {
+        meet(other);
+    }
+    meet(other);
+}
+
+/* What the driver says of such an address. */
+static void tell(const char *name, CUdeviceptr at)
+{
+    unsigned int type = 0;
+    int device = -1;
+    uint64_t handles = 0;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    const CUresult ranged = cuMemGetAddressRange(&base, &bytes, at);
+    const CUresult typed = cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
+    const CUresult placed = cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
+    const CUresult shown =
+        cuPointerGetAttribute(&handles, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, at);
+    (void)printf("%d %s: range %d %zu %d, type %d %u, device %d %d, handles %d %" PRIu64 ", ",
+                 ordinal, name, ranged, bytes, base == at, typed, type, placed, device, shown,
+                 handles);
+    for (int d = 0; d < 2; d++) {
+        const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d};
+        unsigned long long flags = 0;
+        const CUresult allowed = cuMemGetAccess(&flags, &location, at);
+        (void)printf("access %d %llu, ", allowed, flags);
+    }
+    (void)printf("set %d\n", cuMemsetD8(at, (unsigned char)(8 + ordinal), PAGE));
+    (void)fflush(stdout);
+}
+
+/* The calls of PyTorch's symmetric memory, in its order: memory of each, mapped by both, and a
+ * multicast object of the first, to which both bind what is theirs. */
+static void symmetric_with(int other)
+{
+    const CUmulticastObjectProp prop = {
+        .numDevices = 2, .size = PAGE, .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    unsigned char byte = 0;
+    int supported = 0;
+    MUST(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, ordinal));
+    EXPECT(supported == 1);
+    const CUmemGenericAllocationHandle own = chunk_of(PAGE);
+    const CUdeviceptr at = reserve(PAGE), peer_at = reserve(PAGE), all_at = reserve(PAGE);
+    map_chunk(at, own);
+    send_chunk(other, own);
+    const CUmemGenericAllocationHandle peer = receive_chunk(other);
+    map_chunk(peer_at, peer);
+    meet(other);
+    CUmemGenericAllocationHandle all = 0;
+    if (ordinal == 0) {
+        MUST(cuMulticastCreate(&all, &prop));
+        send_chunk(other, all);
+    } else {
+        all = receive_chunk(other);
+    }
+    MUST(cuMulticastAddDevice(all, ordinal));
+    meet(other);
+    MUST(cuMulticastBindMem(all, 0, own, 0, PAGE, 0));
+    map_chunk(all_at, all);
+    meet(other);
+    begin_turn(other);
+    tell("own", at);
+    tell("multicast", all_at);
+    end_turn(other);
+    MUST(cuMemcpyDtoH(&byte, peer_at + PAGE - 1, 1));
+    EXPECT(byte == 8 + 1 - ordinal);
+    begin_turn(other);
+    tell("peer", peer_at);
+    end_turn(other);
+    MUST(cuMulticastUnbind(all, ordinal, 0, PAGE));
+    MUST(cuMemUnmap(all_at, PAGE));
+    MUST(cuMemRelease(all));
+    MUST(cuMemUnmap(peer_at, PAGE));
+    MUST(cuMemRelease(peer));
+    MUST(cuMemUnmap(at, PAGE));
+    MUST(cuMemRelease(own));
+}
+
+static void symmetric(void)
+{
+    int to = -1;
+    pid_t opener = start_opener("symmetric-peer", &to);
+    symmetric_with(to);
+    await(opener);
+}
+
+static void symmetric_peer(void)
+{
+    symmetric_with(STDIN_FILENO);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } scenarios[] = {{"own", own},       {"framework", framework}, {"imported", imported},
-                     {"import", import}, {"shared", shared},       {"open", open_shared}};
+        int ordinal;
+    } scenarios[] = {{"own", own, 0},
+                     {"framework", framework, 0},
+                     {"imported", imported, 0},
+                     {"import", import, 0},
+                     {"shared", shared, 0},
+                     {"open", open_shared, 0},
+                     {"symmetric", symmetric, 0},
+                     {"symmetric-peer", symmetric_peer, 1}};
     EXPECT(argc == 2);
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
         if (strcmp(argv[1], scenarios[i].name) == 0) {
+            ordinal = scenarios[i].ordinal;
             use_device();
             scenarios[i].run();
             return 0;

@@ -182,6 +182,9 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
         *value = sim_settings.vmm && sim_settings.rdma;
         return true;
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+        *value = sim_settings.vmm && sim_settings.multicast;
+        return true;
     case HOST_NUMA_VMM:
     case HOST_VMM:
         *value = sim_settings.vmm && sim_settings.host_numa;

@@ -184,7 +184,7 @@ static bool is_mapped_for(CUdeviceptr address, uint64_t bytes, const struct sim_
     }
     for (CUdeviceptr at = address; at < address + bytes;) {
         const struct sim_mapping *mapping = sim_mapping_at(at);
-        if (!mapping || !(mapping->read_devices & (1u << device->index))) {
+        if (!mapping || mapping->chunk->team || !(mapping->read_devices & (1u << device->index))) {
             return false;
         }
         at = (CUdeviceptr)mapping->address + mapping->bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Access between devices, and multicast, which no simulated device supports. */
+/* Access between devices. */
 #include "context.h"
 #include "device.h"
 #include "entry.h"
@@ -84,46 +84,4 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdev
         *value = 0;
         return (int)attrib > 0 && (int)attrib < 16 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-}
-
-CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
-                           const CUmulticastObjectProp *prop)
-{
-    SIM_ENTER(cuMulticastCreate);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
-{
-    SIM_ENTER(cuMulticastAddDevice);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                            CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
-                            unsigned long long flags)
-{
-    SIM_ENTER(cuMulticastBindMem);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                             CUdeviceptr memptr, size_t size, unsigned long long flags)
-{
-    SIM_ENTER(cuMulticastBindAddr);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
-                           size_t size)
-{
-    SIM_ENTER(cuMulticastUnbind);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop,
-                                   CUmulticastGranularity_flags option)
-{
-    SIM_ENTER(cuMulticastGetGranularity);
-    return CUDA_ERROR_NOT_SUPPORTED;
 }

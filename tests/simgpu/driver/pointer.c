@@ -26,8 +26,9 @@ static int device_ordinal(const struct sim_location *location)
 
 static unsigned memory_type(const struct sim_location *location)
 {
-    bool host = location->place == SIM_PLACE_HOST ||
-                (location->mapping && !location->mapping->chunk->device);
+    bool host =
+        location->place == SIM_PLACE_HOST ||
+        (location->mapping && !location->mapping->chunk->device && !location->mapping->chunk->team);
     return host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 

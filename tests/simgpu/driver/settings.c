@@ -218,6 +218,7 @@ void sim_settings_read(void)
     read_flag("SIMGPU_RDMA", &sim_settings.rdma);
     read_flag("SIMGPU_DMA_BUF", &sim_settings.dma_buf);
     read_flag("SIMGPU_PEERS", &sim_settings.peers);
+    read_flag("SIMGPU_MULTICAST", &sim_settings.multicast);
     bool no_vmm = false;
     read_flag("SIMGPU_NO_VMM", &no_vmm);
     sim_settings.vmm = !no_vmm;

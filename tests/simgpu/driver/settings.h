@@ -38,6 +38,7 @@ struct sim_settings {
     bool rdma;
     bool dma_buf;
     bool peers;
+    bool multicast;
     const char *fail;   /* "" if unset */
     const char *other;  /* likewise */
     const char *shared; /* file name; "" if unset */

@@ -6,6 +6,7 @@
 #include "device.h"
 #include "entry.h"
 #include "memory.h"
+#include "multicast.h"
 #include "vmm.h"
 
 #include <errno.h>
@@ -94,6 +95,9 @@ int sim_shareable_export(const struct sim_chunk *chunk)
                           .device = chunk->device ? chunk->device->index : -1,
                           .properties = chunk->properties};
     _Static_assert(sizeof label <= LABEL_BYTES, "a label fits its place");
+    if (chunk->team) {
+        return sim_team_export(chunk->team);
+    }
     int source = chunk->imported_fd >= 0 ? chunk->imported_fd : chunk->backing->fd;
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", source);
@@ -116,6 +120,11 @@ CUresult sim_shareable_import(struct sim_chunk *chunk, int fd)
     off_t position = lseek(fd, 0, SEEK_CUR);
     if (position < 0 && errno == EBADF) {
         return CUDA_ERROR_UNKNOWN; /* not a valid descriptor (seen: an H200, driver 580) */
+    }
+    if (position == 0) {
+        chunk->imported_fd = -1;
+        chunk->team = sim_team_import(fd, &chunk->properties, &chunk->bytes);
+        return chunk->team ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     if (position < (off_t)LABEL_SPACE_START ||
         pread(fd, &label, sizeof label, position) != sizeof label || label.magic != LABEL_MAGIC) {

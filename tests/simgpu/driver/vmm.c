@@ -9,6 +9,7 @@
 #include "device.h"
 #include "entry.h"
 #include "memory.h"
+#include "multicast.h"
 #include "shareable.h"
 
 #include <errno.h>
@@ -259,12 +260,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 /* "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and
  * when all outstanding references to the handle (including it's shareable counterparts) are also
  * released" (cuda.h, cuMemRelease). */
-static void drop_chunk(struct sim_chunk *chunk)
+void sim_chunk_drop(struct sim_chunk *chunk)
 {
     if (--chunk->object.references) {
         return;
     }
-    if (chunk->imported_fd >= 0) {
+    if (chunk->team) {
+        sim_team_end(chunk->team);
+    } else if (chunk->imported_fd >= 0) {
         sim_shareable_close(chunk);
     } else {
         if (!sim_shareable_is_shared(chunk)) {
@@ -289,7 +292,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
         sim_object_destroy(&chunk->object); /* mappings may keep the memory */
     }
     uint64_t takes_ns = sim_cost_ns(SIM_COST_RELEASE, chunk->bytes, chunk->device == NULL, false);
-    drop_chunk(chunk);
+    sim_chunk_drop(chunk);
     sim_charge_latency(takes_ns);
     return CUDA_SUCCESS;
 }
@@ -314,7 +317,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 {
     SIM_ENTER(cuMemGetAllocationPropertiesFromHandle);
     struct sim_chunk *chunk = sim_chunk_of(handle);
-    if (!prop || !chunk) {
+    if (!prop || !chunk || chunk->team) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *prop = chunk->properties;
@@ -342,6 +345,9 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     struct sim_node *next = sim_tree_ceiling(&mappings, ptr, 0);
     if (sim_mapping_at(ptr) || (next && next->key < ptr + size)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (chunk->team) {
+        sim_team_await(chunk->team);
     }
     struct sim_mapping *mapping = sim_object_new(&sim_mappings);
     if (!mapping) {
@@ -422,15 +428,19 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
         at += mapping->bytes;
         sim_tree_remove(&mappings, &mapping->node);
         mapping->reservation->mappings--;
-        drop_chunk(mapping->chunk);
+        sim_chunk_drop(mapping->chunk);
         sim_object_free(&sim_mappings, mapping);
     }
     sim_charge_latency(takes_ns);
     return CUDA_SUCCESS;
 }
 
+/* -1: of a multicast object, which the process itself cannot access. */
 static int mapping_fd(const struct sim_mapping *mapping)
 {
+    if (mapping->chunk->team) {
+        return -1;
+    }
     return mapping->chunk->imported_fd >= 0 ? mapping->chunk->imported_fd
                                             : mapping->chunk->backing->fd;
 }
@@ -461,13 +471,16 @@ static CUresult show(CUdeviceptr address, size_t bytes)
             last = next;
         }
         size_t length = (size_t)(last->address + last->bytes - first->address);
+        at = (CUdeviceptr)first->address + length;
+        if (mapping_fd(first) < 0) {
+            continue;
+        }
         void *shown = mmap(first->address, length, protection(first), MAP_FIXED | MAP_SHARED,
                            mapping_fd(first), (off_t)first->chunk->offset);
         if (shown == MAP_FAILED) {
             fprintf(stderr, "simgpu: mapping %zu bytes: %s\n", length, strerror(errno));
             return CUDA_ERROR_OPERATING_SYSTEM;
         }
-        at = (CUdeviceptr)first->address + length;
     }
     return CUDA_SUCCESS;
 }
@@ -504,7 +517,11 @@ static void set_access(struct sim_mapping *mapping, const CUmemAccessDesc *desc)
 static bool can_reach(const struct sim_mapping *mapping, const CUmemAccessDesc *desc)
 {
     if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-        return mapping->chunk->device == NULL; /* the host can access only its own memory */
+        return mapping->chunk->device == NULL &&
+               !mapping->chunk->team; /* the host can access only its own memory */
+    }
+    if (mapping->chunk->team) {
+        return sim_team_has(mapping->chunk->team, sim_device_of(desc->location.id));
     }
     return !mapping->chunk->device || mapping->chunk->device->index == desc->location.id ||
            sim_settings.peers;

@@ -30,6 +30,8 @@ struct sim_chunk {
     struct sim_device *device; /* the device that is charged; NULL: in host memory, or imported */
     int imported_fd;           /* -1: own */
     bool exported;
+    struct sim_team
+        *team; /* of a multicast object, which has no memory (multicast.h); NULL: memory */
 };
 
 struct sim_mapping {
@@ -54,5 +56,8 @@ struct sim_reservation *sim_reservation_at(CUdeviceptr address);
 /* The API's handle for a chunk, and back; NULL: no such handle, or all references released. */
 CUmemGenericAllocationHandle sim_chunk_handle(const struct sim_chunk *chunk);
 struct sim_chunk *sim_chunk_of(CUmemGenericAllocationHandle handle);
+
+/* Drops a reference, which may have been the last one. */
+void sim_chunk_drop(struct sim_chunk *chunk);
 
 #endif
