@@ -14,11 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "shim/group/alive.h"
 
 #define UUID_CHARACTERS 32u
-#define LOCK_TURNS      200
-#define LOCK_TURN_NS    10000000
+#define LOCK_WAIT_NS    (UINT64_C(2) * MS_NS_PER_S)
+#define FIRST_NAP_NS    20000 /* it is held for some tens of microseconds */
+#define LONGEST_NAP_NS  10000000
 #define OPEN_TURNS      8 /* the file was removed while it was opened */
 
 /* ---- names ---- */
@@ -55,19 +57,20 @@ static bool is_groups(const char *file)
 
 /* ---- one file ---- */
 
+/* Asks again and again, because flock() itself waits for ever, and whoever holds the lock may be
+ * stopped. */
 static bool lock(int fd)
 {
-    const struct timespec turn = {.tv_nsec = LOCK_TURN_NS};
-    for (int i = 0; i < LOCK_TURNS; i++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            return true;
-        }
-        if (errno != EWOULDBLOCK && errno != EINTR) {
+    const uint64_t end_ns = ms_clock_ns() + LOCK_WAIT_NS;
+    struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || ms_clock_ns() >= end_ns) {
             return false;
         }
-        (void)nanosleep(&turn, NULL);
+        (void)nanosleep(&nap, NULL);
+        nap.tv_nsec = 2 * nap.tv_nsec < LONGEST_NAP_NS ? 2 * nap.tv_nsec : LONGEST_NAP_NS;
     }
-    return false;
+    return true;
 }
 
 static const char *trouble_with(const struct stat *status)
