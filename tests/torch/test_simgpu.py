@@ -200,6 +200,23 @@ class Device(unittest.TestCase):
             SIMGPU_DELAY_US=200,
         ).check()
 
+    def test_a_stream_sleeps(self) -> None:
+        # By that, PyTorch's own tests find out what waits for a stream.
+        forked.run_source(
+            """
+            import time, torch
+            done = torch.cuda.Event()
+            torch.zeros(1, device="cuda")
+            torch.cuda.synchronize()
+            start = time.monotonic()
+            torch.cuda._sleep(500_000_000)
+            done.record()
+            assert not done.query()
+            done.synchronize()
+            assert time.monotonic() - start > 0.45
+            """
+        ).check()
+
     def test_graphs_capture_and_replay(self) -> None:
         forked.run_source(
             """

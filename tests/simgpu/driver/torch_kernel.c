@@ -308,6 +308,16 @@ static void cat_run(const struct sim_launch *launch)
     }
 }
 
+/* ---- torch.cuda._sleep: its cycles are nanoseconds here */
+
+static void is_sleep(struct sim_symbol *symbol)
+{
+    static const size_t size = sizeof(int64_t);
+    declare(symbol, &size, 1);
+    symbol->run = sim_kernel_spin;
+    symbol->lasts = true;
+}
+
 /* ---- by name */
 
 static void is_elementwise(struct sim_symbol *symbol, const struct elementwise *kind)
@@ -369,6 +379,9 @@ void sim_torch_kernel(struct sim_symbol *symbol)
 {
     const char *name = symbol->name;
     unsigned element_bytes = 0;
+    if (strncmp(name, "_ZN2at4cuda", 11) == 0 && strstr(name, "11spin_kernelEl")) {
+        is_sleep(symbol);
+    }
     if (strncmp(name, "_ZN2at6native", 13) != 0) {
         return;
     }
