@@ -38,6 +38,10 @@ HERE = Path(__file__).resolve().parent
 
 # What one test may take. On an idle machine most take milliseconds, two ranks some ten seconds.
 TEST_LIMIT_S = 90
+# What loading a file may take: on a busy machine PyTorch alone takes a minute.
+LOAD_LIMIT_S = 300
+# How often in a row a process may end without a word.
+SILENT_MOST = 3
 # How often what differed is run again by itself.
 CONFIRM = 2
 
@@ -255,7 +259,7 @@ def lines_of(process: subprocess.Popen[bytes], pipe: int) -> Iterator[dict[str, 
     """What a child says; ends where it ends, or takes longer over one thing than it may."""
     selector = selectors.DefaultSelector()
     selector.register(pipe, selectors.EVENT_READ)
-    held, until = b"", time.monotonic() + TEST_LIMIT_S
+    held, until = b"", time.monotonic() + LOAD_LIMIT_S
     while selector.select(max(0.0, until - time.monotonic())):
         got = os.read(pipe, 65536)
         if not got:
@@ -383,9 +387,11 @@ def run_side(
     mark = json.dumps(patterns)
     if (name, side, mark) not in record.done:
         known = record.of(name, side, patterns)
-        outcomes = run(job, name, side, patterns, known, found)
-        if outcomes:
+        _, done = run(job, name, side, patterns, known, found)
+        if done:
             record.add(name, side, done=mark)
+        else:
+            job.say(f"{name} | {side} | it did not come to its end; {job.log} may say why")
     return record.of(name, side, patterns)
 
 
@@ -396,11 +402,12 @@ def run(
     patterns: Sequence[str],
     known: dict[str, str],
     tell: Callable[[str, str], None] = lambda test, outcome: None,
-) -> dict[str, str]:
-    """Each test's outcome; those known already do not run."""
+) -> tuple[dict[str, str], bool]:
+    """Each test's outcome, and whether all ran; those known already do not run."""
     group, folder = GROUPS[name], job.folder
     outcomes = dict(known)
-    while True:
+    silent = 0
+    while silent < SILENT_MOST:
         with tempfile.TemporaryDirectory(
             prefix="memshim-test.", ignore_cleanup_errors=True
         ) as scratch:
@@ -414,8 +421,10 @@ def run(
             env = environment(folder, group, setting, Path(scratch))
             more, done = one_process(command, env, job.log, tell)
         outcomes.update(more)
-        if done or not more:
-            return outcomes
+        if done:
+            return outcomes, True
+        silent = 0 if more else silent + 1
+    return outcomes, False
 
 
 def differences(a: dict[str, str], b: dict[str, str]) -> list[str]:
@@ -428,7 +437,8 @@ def confirmed(job: Job, name: str, setting: str, test: str) -> tuple[str, str] |
     seen: dict[str, set[str]] = {plain: set(), setting: set()}
     for _ in range(CONFIRM):
         for side in seen:
-            seen[side].add(run(job, name, side, [test], {}).get(test, "not run"))
+            outcomes, _ = run(job, name, side, [test], {})
+            seen[side].add(outcomes.get(test, "not run"))
         if seen[plain] & seen[setting]:
             return None
     return "/".join(sorted(seen[plain])), "/".join(sorted(seen[setting]))

@@ -23,6 +23,9 @@ TESTS = """
     from pathlib import Path
 
     HERE = Path(__file__).parent
+    if (HERE / "fall").exists():
+        (HERE / "fall").unlink()
+        os._exit(3)
     UNDER = "libmemshim" in os.environ.get("LD_PRELOAD", "")
 
     class TestCuda(unittest.TestCase):
@@ -92,6 +95,12 @@ class CutOff(unittest.TestCase):
              "outcome": "fail"},
             [json.loads(line) for line in lines],
         )  # fmt: skip
+
+    def test_a_process_that_falls_as_it_loads_is_started_again(self) -> None:
+        (self.folder / "fall").touch()
+        process = self.start()
+        said, _ = process.communicate(timeout=harness.TIMEOUT_S)
+        self.assertIn("cuda | default | 4 tests, 3 pass without, 2 with, 2 both ways", said)
 
     def test_it_goes_on(self) -> None:
         self.cut_off(signal.SIGKILL)
