@@ -15,6 +15,16 @@ void ms_reading_fold(struct ms_model_device *device, const struct ms_event *even
     }
 }
 
+static void tell_loop(ms_loop_t *loop, const struct ms_event *event, uint64_t time_ns)
+{
+    if (ms_event_is_allocation(event)) {
+        ms_loop_allocation(loop, event, time_ns);
+    } else if (event->kind == MS_EVENT_BLOCK_FREE || event->kind == MS_EVENT_BLOCK_ARENA ||
+               event->kind == MS_EVENT_TENSOR_FREE) {
+        ms_loop_free(loop, event->id);
+    }
+}
+
 static void take_event(struct ms_reading *reading, const struct ms_event *event, uint64_t time_ns)
 {
     ms_refusals_start(&reading->refusals, reading->model, reading->next_event);
@@ -36,8 +46,8 @@ static void take_event(struct ms_reading *reading, const struct ms_event *event,
     ms_reading_fold(device, event, time_ns);
     ms_digest_take(&reading->digest, event, time_ns);
     ms_address_ranges_take(&reading->model->address_ranges, event, time_ns);
-    if (reading->loop && ms_event_is_allocation(event)) {
-        ms_loop_allocation(reading->loop, event->site, time_ns);
+    if (reading->loop) {
+        tell_loop(reading->loop, event, time_ns);
     }
     if (event->bytes >= reading->refusals.smallest_open[event->device] &&
         ms_event_is_allocation(event)) {

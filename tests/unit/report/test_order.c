@@ -10,10 +10,11 @@ static ms_definitions_t *nothing; /* no model is called */
 static ms_landmarks_t *nowhere;
 static ms_loop_t *loop;
 static struct ms_recurrence found;
-static uint64_t now_ns;
+static uint64_t now_ns, newest_id;
 
 static void start(void)
 {
+    newest_id = 0;
     loop_start(&known);
     nothing = ms_definitions_new();
     nowhere = ms_landmarks_new(nothing);
@@ -32,10 +33,28 @@ static void stop(void)
 
 TestSuite(order, .init = start, .fini = stop);
 
+static uint64_t make(enum loop_site site, uint64_t bytes)
+{
+    const struct ms_event event = {
+        .kind = MS_EVENT_BLOCK_ALLOC, .site = site, .id = ++newest_id, .bytes = bytes};
+
+    ms_loop_allocation(loop, &event, ++now_ns);
+    return event.id;
+}
+
+/* As a variable that is bound anew: what it named before goes after that was made. */
+static void bind(uint64_t *variable, enum loop_site site, uint64_t bytes)
+{
+    const uint64_t made = make(site, bytes);
+
+    ms_loop_free(loop, *variable);
+    *variable = made;
+}
+
 static void ask(enum loop_site site, int times)
 {
     for (int i = 0; i < times; i++) {
-        ms_loop_allocation(loop, site, ++now_ns);
+        make(site, 1);
     }
 }
 
@@ -335,4 +354,138 @@ Test(order, parameters_and_layers_of_a_model_are_no_steps)
         ask(LOOP_FORWARD, 1);
     }
     cr_assert_not(judge());
+}
+
+/* ---- a loop within a step, and an epoch of steps: what is made tells which */
+
+enum { STEPS = 20, LAYERS = 6, WIDTH = 1000 };
+
+Test(order, layers_in_the_function_of_the_step_are_no_steps)
+{
+    uint64_t x = 0, h = 0, y = 0;
+
+    for (int step = 0; step < STEPS; step++) {
+        bind(&x, LOOP_INPUT, WIDTH);
+        for (int layer = 0; layer < LAYERS; layer++) {
+            bind(&h, LOOP_OTHER_UPDATE, WIDTH);
+            bind(&x, LOOP_KEPT, WIDTH);
+        }
+        bind(&y, LOOP_LOADED, 1);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, STEPS);
+    cr_assert_eq(found.site, LOOP_INPUT);
+}
+
+/* Forward, backward, and an optimizer that goes over the layers again. */
+Test(order, layers_of_a_training_step_are_no_steps)
+{
+    uint64_t acts[LAYERS + 1] = {0}, h = 0, g = 0, parameters[LAYERS] = {0}, leak = 0;
+
+    for (int step = 0; step < STEPS; step++) {
+        for (int layer = 0; layer <= LAYERS; layer++) {
+            ms_loop_free(loop, acts[layer]);
+        }
+        acts[0] = make(LOOP_INPUT, WIDTH);
+        for (int layer = 0; layer < LAYERS; layer++) {
+            bind(&h, LOOP_OTHER_UPDATE, WIDTH);
+            acts[layer + 1] = make(LOOP_KEPT, WIDTH);
+        }
+        bind(&g, LOOP_LOADED, WIDTH);
+        for (int layer = 0; layer < LAYERS; layer++) {
+            bind(&g, LOOP_PACKAGE_UPDATE, WIDTH);
+            bind(&parameters[layer], LOOP_COPY, 10 * WIDTH);
+        }
+        leak = make(LOOP_STATE_TOO, WIDTH);
+    }
+    cr_assert_gt(leak, 0);
+    cr_assert(judge());
+    cr_assert_eq(found.count, STEPS);
+}
+
+/* The state that steps hand on is there in the next epoch, too. */
+Test(order, steps_of_an_epoch_hand_on_what_the_next_epoch_begins_with)
+{
+    uint64_t x = 0, parameters = 0, score = 0;
+
+    for (int epoch = 0; epoch < 12; epoch++) {
+        for (int step = 0; step < 10; step++) {
+            bind(&x, LOOP_INPUT, WIDTH);
+            bind(&parameters, LOOP_KEPT, 10 * WIDTH);
+        }
+        for (int batch = 0; batch < 3; batch++) { /* it has the same name */
+            bind(&x, LOOP_LOADED, WIDTH);
+        }
+        bind(&score, LOOP_OTHER_UPDATE, 1);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 120);
+    cr_assert_eq(found.site, LOOP_INPUT);
+}
+
+/* Inference: nothing is handed on, and predictions are gathered for each epoch. */
+Test(order, batches_whose_predictions_are_gathered_are_steps)
+{
+    uint64_t x = 0, p[10] = {0}, all = 0;
+
+    for (int epoch = 0; epoch < 12; epoch++) {
+        for (int batch = 0; batch < 10; batch++) {
+            ms_loop_free(loop, epoch > 0 && batch == 0 ? p[0] : 0);
+            bind(&x, LOOP_INPUT, WIDTH);
+            p[batch] = make(LOOP_KEPT, WIDTH / 10);
+        }
+        bind(&all, LOOP_LOADED, WIDTH);
+        for (int batch = 1; batch < 10; batch++) {
+            ms_loop_free(loop, p[batch]);
+        }
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 120);
+}
+
+/* Each prompt's answer has another length, so that no two rows of its tokens are alike. */
+Test(order, tokens_of_a_package_that_the_program_calls_are_no_steps)
+{
+    call_models();
+    uint64_t cache = 0;
+
+    for (int prompt = 0; prompt < 16; prompt++) {
+        make(LOOP_INPUT, 10);
+        for (int token = 0; token < 5 + prompt * 7 % 11; token++) {
+            bind(&cache, LOOP_PACKAGE, WIDTH);
+            make(LOOP_PACKAGE_UPDATE, 1);
+        }
+        ms_loop_free(loop, cache);
+        cache = 0;
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 16);
+}
+
+/* One line of the program makes a step by two calls of a package. */
+Test(order, a_step_of_one_line_in_epochs_is_a_step)
+{
+    uint64_t x = 0, parameters = 0, score = 0;
+
+    for (int epoch = 0; epoch < 12; epoch++) {
+        for (int step = 0; step < 10; step++) {
+            bind(&x, LOOP_INPUT, WIDTH);
+            bind(&parameters, LOOP_UPDATE, 10 * WIDTH);
+        }
+        bind(&score, LOOP_KEPT, 1);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 120);
+}
+
+/* The first step passes through another line of the package, which compiles. */
+Test(order, a_step_that_compiles_is_a_step)
+{
+    for (int step = 0; step < STEPS; step++) {
+        ask(step == 0 ? LOOP_STATE : LOOP_UPDATE, 3);
+        ask(LOOP_KEPT, 1);
+        ask(step == 0 ? LOOP_PACKAGE : LOOP_PACKAGE_UPDATE, 3);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, STEPS);
 }
