@@ -16,7 +16,8 @@
 #define CONFIDENCE    1.96
 #define FEWEST_ROUNDS 2u
 #define FEWEST_RISES  3u
-#define MOST_INPUTS   4 /* in a step, of one site; twice as many, as they get longer */
+#define FEWEST_PAUSED 4u /* rises with pauses */
+#define MOST_INPUTS   4  /* in a step, of one site; twice as many, as they get longer */
 /* A slope counts if it is this many errors from 0: of many sites, some would else seem to grow by
  * chance. */
 #define CLEARLY 5
@@ -279,6 +280,36 @@ void ms_rise_add(struct ms_rise *rise, uint64_t round, uint64_t bytes, uint64_t 
 bool ms_rise_goes_on(const struct ms_rise *rise, uint64_t now)
 {
     return rise->rises > 0 && now <= rise->round + rise->longest;
+}
+
+static bool falls(const uint64_t *bytes, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (bytes[i] < bytes[i - 1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ms_growth_of_pauses(const uint64_t *x, const uint64_t *bytes, size_t count,
+                         struct ms_rise *rise)
+{
+    if (count <= FEWEST_PAUSED || falls(bytes, count)) {
+        return false;
+    }
+    *rise = (struct ms_rise){.bytes = bytes[0]};
+    for (size_t i = 1; i < count; i++) {
+        ms_rise_add(rise, x[i], bytes[i], i);
+    }
+    if (rise->rises < FEWEST_PAUSED || !ms_rise_goes_on(rise, x[count - 1])) {
+        return false;
+    }
+
+    const uint64_t since = x[rise->since_ns], last = x[count - 1];
+
+    return 2 * (rise->round - since) >= rise->longest * (rise->rises - 1) &&
+           2 * (last - since) >= last - x[0];
 }
 
 /* ---- what is longer in each step ---- */

@@ -22,7 +22,8 @@
 #define MS_GROWTH_TIME_NS (600 * MS_NS_PER_S)
 
 enum ms_growth_degree {
-    MS_GROWTH_LIKELY, /* two rounds or more left something, or all of a few samples rise */
+    MS_GROWTH_LIKELY, /* two rounds or more left something, or all of a few samples rise, or a few
+                         of all do */
     MS_GROWTH_SEEN    /* over 8 rounds and more */
 };
 
@@ -69,7 +70,7 @@ struct ms_growing_site {
     uint8_t kind;       /* enum ms_kind */
     uint8_t degree;     /* enum ms_growth_degree */
     uint8_t round;      /* enum ms_growth_round: the unit */
-    uint64_t rounds;    /* that left something; 0: found as a slope */
+    uint64_t rounds;    /* that left something, or rose; 0: found as a slope */
     bool before_pass;   /* some of it was made between a model's call and its backward pass */
     double held;        /* as a slope: its last bytes, in allocations of mean size */
     double bytes_per_round, error, bytes_per_hour; /* error: 0 if found by rounds */
@@ -127,6 +128,12 @@ bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, stru
 /* The same for fewer samples, four or more: all must rise about equally, as
  * memory does that is made anew, and longer, in each step. first: as below. */
 bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first);
+
+/* Whether they rise in a few steps alone, as what is kept of each epoch: four times or more, each by
+ * about as much, about as far from each other, through half of the run and up to its end, and never
+ * fall. rise: of rounds x; its since_ns is the sample of the first rise. */
+bool ms_growth_of_pauses(const uint64_t *x, const uint64_t *bytes, size_t count,
+                         struct ms_rise *rise);
 
 /* Takes the bytes at the beginning of a round. If they fall, or rise by less than half or more than
  * twice the mean, it begins anew. */

@@ -241,6 +241,19 @@ static bool find_in_many(const struct ms_growth_clock *clock, const uint64_t *sa
     return true;
 }
 
+/* Whether it rose in a few steps alone. If parts of time are all that is known, nothing is. */
+static bool find_pauses(const struct ms_growth_clock *clock, const uint64_t *samples,
+                        struct ms_slope *slope, struct ms_rise *rise)
+{
+    if (clock->by_time || !ms_growth_of_pauses(clock->step, samples, clock->count, rise)) {
+        return false;
+    }
+    slope->first = (size_t)rise->since_ns - 1;
+    slope->bytes_per_step = (double)(rise->bytes - rise->first_bytes) /
+                            (double)(clock->step[clock->count - 1] - clock->step[slope->first]);
+    return true;
+}
+
 static double held_of(const struct ms_sampler *sampler, uint32_t id, uint64_t bytes)
 {
     struct ms_site_sums sums;
@@ -278,22 +291,32 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
                               (size_t)(sampler->sites[id].samples - 1) * samples_room;
     const bool few = clock->count < MS_GROWTH_FEWEST;
     const size_t last = clock->count - 1;
-    struct ms_slope slope;
+    struct ms_rise rise = {0}; /* if it rose in a few steps alone */
+    struct ms_slope slope = {0};
 
     if (few ? !find_in_few(clock, samples, &slope)
-            : !find_in_many(clock, samples, behind_oom, &slope)) {
+            : !find_in_many(clock, samples, behind_oom, &slope) &&
+                  !find_pauses(clock, samples, &slope, &rise)) {
         return;
     }
 
     struct ms_growing_site *row = ms_buffer_extend(growing, sizeof(*row));
 
     if (row) {
-        *row = ms_sampler_growing(sampler, id, few ? MS_GROWTH_LIKELY : MS_GROWTH_SEEN,
+        const bool likely = few || (rise.rises > 0 && rise.rises < MS_GROWTH_FEWEST);
+
+        *row = ms_sampler_growing(sampler, id, likely ? MS_GROWTH_LIKELY : MS_GROWTH_SEEN,
                                   clock->by_time ? MS_ROUND_TIME : MS_ROUND_STEP);
+        row->rounds = rise.rises;
         row->bytes_per_round = slope.bytes_per_step;
         row->error = slope.error;
         row->bytes_per_hour = per_hour(clock, &slope);
-        row->every = clock->by_time ? 0 : steps_apart(clock, samples, slope.first);
+        if (rise.rises > 0) {
+            const uint64_t steps = rise.round - clock->step[rise.since_ns];
+            row->every = (double)steps / (double)(rise.rises - 1);
+        } else {
+            row->every = clock->by_time ? 0 : steps_apart(clock, samples, slope.first);
+        }
         row->since_step = clock->by_time ? 0 : clock->step[slope.first];
         row->since_ns = clock->time_ns[slope.first];
         row->grown_bytes = samples[last] - samples[slope.first];

@@ -245,6 +245,66 @@ Test(growth, few_samples_that_do_not)
     cr_expect_not(of_few(longer, 0));
 }
 
+/* ---- few rises among many samples ---- */
+
+static bool of_pauses(size_t count, struct ms_rise *found)
+{
+    struct ms_slope slope;
+
+    cr_expect_not(ms_growth_find(steps, bytes, count, &slope), "that is another rule's");
+    return ms_growth_of_pauses(steps, bytes, count, found);
+}
+
+/* `by` more after each `every` of the first `until` samples. */
+static void rise_with_pauses(size_t every, uint64_t by, size_t until)
+{
+    rise(1000000, 0, 0, 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        bytes[i] += by * ((i < until ? i : until) / every);
+    }
+}
+
+Test(growth, what_is_kept_of_each_of_five_epochs)
+{
+    struct ms_rise found;
+
+    rise_with_pauses(16, 4096, COUNT);
+    cr_assert(of_pauses(80, &found));
+    cr_expect_eq(found.rises, 4, "the last epoch ends behind the last sample");
+    cr_expect_eq(found.since_ns, 16);
+    bytes[0] = bytes[1] = 0; /* it is set up */
+    cr_assert(of_pauses(80, &found));
+    cr_expect_eq(found.rises, 4);
+}
+
+Test(growth, few_rises_that_are_none)
+{
+    struct ms_rise found;
+
+    rise_with_pauses(16, 4096, COUNT);
+    cr_expect_not(of_pauses(64, &found), "three may be chance");
+    rise_with_pauses(10, 4096, 40);
+    cr_expect_not(of_pauses(COUNT, &found), "it ceased");
+    rise_with_pauses(16, 4096, COUNT);
+    bytes[70] = 1000000;
+    cr_expect_not(of_pauses(80, &found), "it falls");
+    rise_with_pauses(16, 4096, COUNT);
+    for (size_t i = 33; i < 48; i++) {
+        bytes[i] += 4096 * (i - 33);
+    }
+    cr_expect_not(of_pauses(80, &found));
+    rise_with_pauses(1, 0, COUNT);
+    for (size_t i = 95; i < COUNT; i++) {
+        bytes[i] += 4096 * (i - 94);
+    }
+    cr_expect_not(of_pauses(COUNT, &found), "it may be about to fall");
+    rise_with_pauses(1, 0, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        bytes[i] += 4096 * ((i > 20) + (i > 21) + (i > 22) + (i > 80));
+    }
+    cr_expect_not(of_pauses(COUNT, &found), "as it comes");
+}
+
 /* ---- rise by rise ---- */
 
 /* One sample a round, from round 1 on. */
