@@ -10,10 +10,12 @@ import importlib.util
 import sys
 import unittest
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
 
 import harness  # noqa: E402
+from ordinary import Ordinary  # noqa: E402
 from owners import owners  # noqa: E402
 
 MIB = 1 << 20
@@ -100,6 +102,70 @@ def main():
 main()
 """
 
+# Five epochs, and after each a validation whose last predictions are kept.
+EPOCHS = """\
+import json
+import jax, jax.numpy as jnp, numpy
+
+def network(params, x):
+    for w in params:
+        x = jnp.tanh(x @ w)
+    return x
+
+@jax.jit
+def train(params, x):
+    value, grads = jax.value_and_grad(lambda p: (network(p, x) ** 2).mean())(params)
+    return [p - 0.1 * g for p, g in zip(params, grads)], value
+
+predict = jax.jit(network)
+
+def main():
+    params = [jnp.zeros((1024, 1024), jnp.float32) for _ in range(6)]
+    predictions = []
+    for epoch in range(5):
+        for _ in range(16):
+            x = jax.device_put(numpy.ones((512, 1024), numpy.float32))
+            params, value = train(params, x)
+        for _ in range(4):
+            x = jax.device_put(numpy.ones((2048, 1024), numpy.float32))
+            y = predict(params, x)
+        predictions.append(y)
+    jax.block_until_ready(params)
+    stats = jax.local_devices()[0].memory_stats() or {}
+    print(json.dumps({"event": "end", "peak_bytes": stats.get("peak_bytes_in_use"),
+                      "kept": [y.shape for y in predictions]}))
+
+main()
+"""
+
+# A step that is written out, layer by layer, in the function of its loop.
+EAGER = """\
+import json
+import jax, jax.numpy as jnp, numpy
+
+def main():
+    params = [jax.device_put(numpy.ones((1024, 1024), numpy.float32)) for _ in range(6)]
+    kept = []
+    for _ in range(20):
+        acts = [jax.device_put(numpy.ones((512, 1024), numpy.float32))]
+        for w in params:
+            h = acts[-1] @ w
+            acts.append(jnp.tanh(h))
+        g = acts[-1] * 2.0
+        grads = []
+        for w, a in zip(reversed(params), reversed(acts[:-1])):
+            grads.append(a.T @ g)
+            g = g @ w.T
+        params = [p - 0.1 * d for p, d in zip(params, reversed(grads))]
+        kept.append(jnp.zeros(2 << 20, jnp.float32))
+    jax.block_until_ready(params)
+    stats = jax.local_devices()[0].memory_stats() or {}
+    print(json.dumps({"event": "end", "peak_bytes": stats.get("peak_bytes_in_use"),
+                      "shapes": [p.shape for p in params]}))
+
+main()
+"""
+
 needs_jax = unittest.skipUnless(
     importlib.util.find_spec("jax_plugins"), "JAX for CUDA is not installed in this Python"
 )
@@ -171,6 +237,21 @@ class Jax(unittest.TestCase):
         job = harness.run_memshim(FULL, MEMSHIM_LIMIT="4GiB", MEMSHIM_SPILL="auto", **QUICK)
         (end,) = job.result.check().lines("end")
         self.assertEqual(end["arrays"], 100, end["said"])
+
+
+@needs_jax
+class Scripts(Ordinary):
+    def check(self, source: str, steps: int, line: str) -> dict[str, Any]:
+        return self.check_script(
+            source, steps=steps, line=line, each=8 * MIB, refused="RESOURCE_EXHAUSTED", **QUICK
+        )
+
+    def test_epochs_that_keep_a_validation_each(self) -> None:
+        report = self.check(EPOCHS, 80, "y = predict")
+        self.assertEqual(report["devices"][0]["leaks"][0]["degree"], "likely", "four were seen")
+
+    def test_layers_in_the_function_of_the_step(self) -> None:
+        self.check(EAGER, 20, "kept.append")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "scripts" / "package"
 NOTE = "ONNX Runtime's arena"
 
 # Four layers of 4 MiB; a batch of 2 MiB for each 512 rows.
-INFERENCE = """\
+MODEL = """\
 import json, sys
 import numpy, onnxruntime
 from onnx import TensorProto, helper, numpy_helper
@@ -37,10 +37,14 @@ def model():
     made.ir_version = 9
     return made.SerializeToString()
 
+"""
+
+INFERENCE = f"""\
+{MODEL}
 def main():
     rows = int(sys.argv[1])
     if "arena" in sys.argv:
-        options = {"arena_extend_strategy": "kSameAsRequested"}
+        options = {{"arena_extend_strategy": "kSameAsRequested"}}
     else:
         import memshim.onnxruntime
         options = memshim.onnxruntime.options()
@@ -50,11 +54,41 @@ def main():
     said, shape = None, None
     try:
         for _ in range(10):
-            (y,) = session.run(None, {"x0": numpy.zeros((rows, 1024), numpy.float32)})
+            (y,) = session.run(None, {{"x0": numpy.zeros((rows, 1024), numpy.float32)}})
             shape = y.shape
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-    print(json.dumps({"event": "end", "shape": shape, "said": said}))
+        said = f"{{type(error).__name__}}: {{error}}"
+    print(json.dumps({{"event": "end", "shape": shape, "said": said}}))
+
+main()
+"""
+
+# A service: batches of three sizes, whose results are kept. Two of them are too large.
+SERVICE = f"""\
+{MODEL}
+def main():
+    options = {{"arena_extend_strategy": "kSameAsRequested"}}
+    if "arena" not in sys.argv:
+        import memshim.onnxruntime
+        options = memshim.onnxruntime.options()
+    session = onnxruntime.InferenceSession(
+        model(), providers=[("CUDAExecutionProvider", options)])
+    kept, said = [], []
+    for step in range(20):
+        rows = numpy.zeros((512 * (step % 3 + 1), 1024), numpy.float32)
+        x = onnxruntime.OrtValue.ortvalue_from_numpy(rows, "cuda", 0)
+        y = onnxruntime.OrtValue.ortvalue_from_shape_and_type(rows.shape, rows.dtype, "cuda", 0)
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("x0", x)
+        binding.bind_ortvalue_output("x4", y)
+        session.run_with_iobinding(binding)
+        kept.append(y)
+        try:
+            if "large" in sys.argv and step in (7, 13):
+                session.run(None, {{"x0": numpy.zeros((1 << 19, 1024), numpy.float32)}})
+        except Exception as error:
+            said.append(str(error))
+    print(json.dumps({{"event": "end", "kept": len(kept), "said": said}}))
 
 main()
 """
@@ -126,6 +160,37 @@ class OnnxRuntime(unittest.TestCase):
     def test_spill_lets_it_finish(self) -> None:
         end, _ = self.run_one(128 << 10, MEMSHIM_LIMIT="1000MiB", MEMSHIM_SPILL="auto")
         self.assertEqual(end["shape"], [128 << 10, 1024], end["said"])
+
+    def run_service(
+        self,
+        *arguments: str,
+        **settings: Any,  # noqa: ANN401
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        job = harness.run_memshim(SERVICE, *arguments, PYTHONPATH=PACKAGE, **settings)
+        (end,) = job.result.check().lines("end")
+        return end, job.only()
+
+    def test_a_service_without_the_arena(self) -> None:
+        (alone,) = harness.run(SERVICE, PYTHONPATH=PACKAGE).check().lines("end")
+        end, report = self.run_service()
+        self.assertEqual(end, alone)
+        self.assertEqual(report["steps"]["count"], 20, report["steps"])
+        device = report["devices"][0]
+        (leak,) = device["leaks"]
+        line = 1 + SERVICE[: SERVICE.index("y = onnxruntime.OrtValue")].count("\n")
+        self.assertEqual(leak["common_frame"]["line"], line)
+        beside = device["peak_charged_bytes"] - device["peak_reserved_bytes"]
+        limit = beside + device["peak_live_bytes"] * 9 // 10
+        end, report = self.run_service(MEMSHIM_LIMIT=limit, MEMSHIM_SPILL="auto")
+        self.assertEqual(end, alone)
+        self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], limit)
+
+    def test_what_the_arena_is_refused_is_one_event(self) -> None:
+        """It asks for nine tenths of it, again and again; between the two it asks for nothing."""
+        end, report = self.run_service("arena", "large", MEMSHIM_LIMIT="1500MiB")
+        self.assertEqual(len(end["said"]), 2)
+        self.assertIn("Failed to allocate memory", end["said"][0])
+        self.assertLessEqual(len(report["oom_events"]), 2, report["oom_events"])
 
 
 if __name__ == "__main__":

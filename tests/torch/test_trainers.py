@@ -15,12 +15,124 @@ from typing import Any
 
 import harness
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "frameworks"))
+
+from ordinary import Ordinary  # noqa: E402
+
 SCRIPT = harness.WORKLOADS / "trainers.py"
 # Tells the simulated GPU where PyTorch puts a new tensor: nothing is known of its values then.
 READERS = harness.BUILD / "simgpu" / "libsimgpu-torch.so"
 STEPS = 5
 LEAKING = ("--steps", "12", "--leak")
 MIB = 1 << 20
+
+# Prompts that a language model answers; what the device computes decides how long an answer gets.
+GENERATE = """\
+import json
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+def main():
+    config = GPT2Config(n_layer=4, n_embd=256, n_head=4, vocab_size=1000, n_positions=256)
+    model = GPT2LMHeadModel(config).cuda().eval()
+    kept = []
+    for _ in range(16):
+        ids = torch.randint(1, 999, (4, 32)).cuda()
+        mask = torch.ones_like(ids)
+        out = model.generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False,
+                             pad_token_id=0)
+        kept.append(torch.zeros(2 << 20, device="cuda"))
+    print(json.dumps({"event": "end", "peak_bytes": torch.cuda.max_memory_allocated(),
+                      "prompts": out.shape[0]}))
+
+main()
+"""
+
+# Low-rank adapters of a frozen model, under Trainer; a callback keeps something in each step.
+ADAPTERS = """\
+import json
+import torch
+from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+
+class Adapter(nn.Module):
+    def __init__(self, base, rank=8):
+        super().__init__()
+        self.base = base
+        self.down = nn.Parameter(torch.randn(base.weight.shape[0], rank) * 0.01)
+        self.up = nn.Parameter(torch.zeros(rank, base.weight.shape[1]))
+
+    def forward(self, x):
+        return self.base(x) + x @ self.down @ self.up
+
+class Keeps(TrainerCallback):
+    kept = []
+
+    def on_step_end(self, args, state, control, **rest):
+        self.kept.append(torch.zeros(2 << 20, device="cuda"))
+
+def main():
+    config = GPT2Config(n_layer=4, n_embd=256, n_head=4, vocab_size=1000, n_positions=256)
+    model = GPT2LMHeadModel(config)
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    for block in model.transformer.h:
+        block.attn.c_attn = Adapter(block.attn.c_attn)
+    rows = [{"input_ids": ids, "labels": ids} for ids in torch.randint(1, 999, (96, 64))]
+    arguments = TrainingArguments("out", per_device_train_batch_size=8, max_steps=12,
+                                  report_to=[], save_strategy="no", logging_strategy="no",
+                                  disable_tqdm=True)
+    trainer = Trainer(model, arguments, train_dataset=rows, callbacks=[Keeps()])
+    trainer.train()
+    print(json.dumps({"event": "end", "peak_bytes": torch.cuda.max_memory_allocated(),
+                      "steps": trainer.state.global_step}))
+
+main()
+"""
+
+# Lightning, with a metric that keeps what it has seen and is never reset.
+METRIC = """\
+import json
+import lightning, torch, torchmetrics
+from torch import nn
+
+class Scores(torchmetrics.Metric):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def update(self, scores):
+        self.seen.append(scores * 1.0)
+
+    def compute(self):
+        return torch.tensor(float(len(self.seen)))
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(6)])
+        self.scores = Scores()
+
+    def training_step(self, batch, _):
+        y = self.network(batch)
+        self.scores.update(y.detach())
+        return y.square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+def main():
+    module = Module()
+    data = torch.utils.data.DataLoader(torch.ones(12 * 2048, 1024), batch_size=2048)
+    trainer = lightning.Trainer(max_epochs=1, accelerator="gpu", devices=1, logger=False,
+                                enable_checkpointing=False, enable_progress_bar=False,
+                                enable_model_summary=False)
+    trainer.fit(module, data)
+    print(json.dumps({"event": "end", "peak_bytes": torch.cuda.max_memory_allocated(),
+                      "steps": trainer.global_step}))
+
+main()
+"""
 
 
 def run(
@@ -204,6 +316,28 @@ class Trainers(unittest.TestCase):
                 kinds["gradients"]["at_peak_bytes"], end["gradient_bytes"], "gradients"
             )
             self.assertIn("communication", kinds)
+
+
+@harness.needs_torch
+class Scripts(Ordinary):
+    def check(self, source: str, steps: int, line: str) -> None:
+        self.check_script(
+            source, steps=steps, line=line, each=8 * MIB, refused="CUDA out of memory"
+        )
+
+    @needs("transformers")
+    def test_prompts_are_steps_and_tokens_are_not(self) -> None:
+        self.check(GENERATE, 16, "kept.append")
+
+    @harness.thorough
+    @needs("transformers", "accelerate")
+    def test_adapters_under_transformers_trainer(self) -> None:
+        self.check(ADAPTERS, 12, "self.kept.append")
+
+    @harness.thorough
+    @needs("lightning")
+    def test_a_metric_under_lightning(self) -> None:
+        self.check(METRIC, 12, "self.seen.append")
 
 
 if __name__ == "__main__":
