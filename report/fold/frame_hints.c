@@ -142,6 +142,9 @@ static uint32_t landmarks_of(const char *file, const char *function, const char 
     if (ends(file, "/threading.py") && has(function, "_bootstrap")) {
         passed |= MS_PASSED_THREAD;
     }
+    if (ends(file, "/memshim/onnxruntime.py")) {
+        passed |= MS_PASSED_PROVIDER;
+    }
     if (ends(file, "/torch/cuda/graphs.py")) {
         passed |= MS_PASSED_GRAPH;
     }

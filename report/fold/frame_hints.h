@@ -29,6 +29,7 @@ enum ms_landmark {
     MS_PASSED_STATE_MADE = 2048,    /* an optimizer is constructed */
     MS_PASSED_GRADIENT_MADE = 4096, /* ZeRO makes the buffers of its gradients */
     MS_PASSED_DESERIALIZED = 8192,  /* torch.load */
+    MS_PASSED_PROVIDER = 16384,     /* memshim.onnxruntime, in ONNX Runtime's place */
 };
 
 struct ms_frame_hints {

@@ -176,6 +176,8 @@ static union {
                   sizeof(reading.function) + sizeof(reading.table)];
 } recording;
 
+static uint32_t passed MS_GUARDED_BY(*MS_LOCK(SITES));
+
 static bool define_code(ms_trace_t *trace, uint32_t id) MS_REQUIRES(*MS_LOCK(SITES))
 {
     uint8_t *at = recording.bytes + sizeof(recording.is);
@@ -226,9 +228,20 @@ static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, 
         return false;
     }
     const struct ms_frame_hints hints = ms_frame_hints_of(reading.file, reading.function);
+    passed |= hints.passed;
     known[next] = (struct known_code){frame->code, frame->identity, memory_of(&hints)};
     *id = code_count = next;
     return true;
+}
+
+uint32_t ms_intern_passed(void)
+{
+    ms_intern_lock();
+
+    const uint32_t all = passed;
+
+    ms_intern_unlock();
+    return all;
 }
 
 /* --- Trees ------------------------------------------------------------------------------------ */

@@ -148,8 +148,11 @@ class OnnxRuntime(unittest.TestCase):
         self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], 1000 * MIB)
 
     def test_the_report_says_that_its_arena_is_seen_as_blocks(self) -> None:
-        _, report = self.run_one(512)
-        self.assertTrue([text for text in report["notes"] if NOTE in text], report["notes"])
+        for arena, words in (("arena", "is in use"), ("no arena", "is not in use")):
+            with self.subTest(arena):
+                _, report = self.run_one(512, arena)
+                (note,) = [text for text in report["notes"] if NOTE in text]
+                self.assertIn(words, note)
 
     def test_the_cap_is_kept_with_its_own_error(self) -> None:
         end, report = self.run_one(128 << 10, MEMSHIM_LIMIT="1000MiB")  # batches of 512 MiB

@@ -7,7 +7,9 @@ ones tell it, in their order.
 
 from __future__ import annotations
 
+import _ctypes
 import json
+import shutil
 import sys
 import unittest
 from pathlib import Path
@@ -300,8 +302,9 @@ print(json.dumps({"same": seen(pool) is pool}))
 PROVIDER = (
     DEVICE
     + """
-import threading
+import sys, threading
 import memshim.onnxruntime
+ctypes.CDLL(sys.argv[1]) if sys.argv[1:] else None
 options = memshim.onnxruntime.options()
 alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)(int(options["gpu_external_alloc"]))
 free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(int(options["gpu_external_free"]))
@@ -341,7 +344,7 @@ def tagged(report: dict[str, Any]) -> dict[str, int]:
 
 
 class Package(ProcessTest):
-    def python(self, source: str, shim: bool, **made_up: str) -> Result:
+    def python(self, source: str, shim: bool, *arguments: str | Path, **made_up: str) -> Result:
         script = self.folder / "script.py"
         script.write_text(source)
         for name, text in made_up.items():
@@ -349,7 +352,7 @@ class Package(ProcessTest):
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text)
         return run(
-            [sys.executable, "-S", script],
+            [sys.executable, "-S", script, *arguments],
             shim=shim,
             cwd=self.folder,
             PYTHONPATH=f"{PACKAGE}:{self.folder / 'made_up'}",
@@ -449,6 +452,18 @@ class Package(ProcessTest):
         self.assertEqual((said["device"], said["same"]), ("0", True))
         for site in self.report()["call_sites"]:
             self.assertIn("work", {frame["function"] for frame in site["frames"]})
+
+    def test_the_report_says_whether_onnx_runtimes_arena_is_in_use(self) -> None:
+        provider = self.folder / "libonnxruntime_providers_cuda.so"
+        shutil.copy(Path(_ctypes.__file__), provider)
+        self.python(PROVIDER, True, provider)
+        self.assertTrue(self.notes("ONNX Runtime's arena is not in use"))
+        shutil.rmtree(self.folder / "out")
+        self.python(f"{DEVICE}ctypes.CDLL(sys.argv[1])\nuse()\nkeep(4)", True, provider)
+        self.assertTrue(self.notes("ONNX Runtime's arena is in use"))
+
+    def notes(self, words: str) -> list[str]:
+        return [text for text in self.report()["notes"] if words in text]
 
     def test_onnx_runtime_keeps_its_arena_without_memshim(self) -> None:
         said = json.loads(self.python(PROVIDER_ALONE, shim=False).stdout)
