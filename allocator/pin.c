@@ -26,7 +26,7 @@ static void set_pinned(struct ms_pool *pool, struct ms_range *range, bool pinned
     MS_REQUIRES(ms_state_role)
 {
     range->pinned = pinned;
-    if (range->live.holes != NULL) {
+    if (range->holed) {
         uint64_t from = 0;
         uint64_t to = 0;
         ms_granules_inside_range(pool, range, &from, &to);
@@ -49,7 +49,7 @@ static struct pin_site site_of(const struct ms_pool *pool, const struct ms_range
     if (!range->segment->plain) {
         slots_around(pool, range, &site.from, &site.to);
     }
-    if (range->live.holes != NULL) {
+    if (range->holed) {
         ms_granules_inside_range(pool, range, &site.arena_from, &site.arena_to);
     }
     return site;

@@ -229,7 +229,10 @@ static void forget_arena(struct ms_pool *pool, struct ms_range *range) MS_REQUIR
     uint64_t to = 0;
     ms_granules_inside_range(pool, range, &from, &to);
     ms_granules_leave(pool, range->segment, from, to);
-    ms_slab_give(&pool->arena_slab, range->live.holes);
+    struct ms_arena *arena = range->live.holes;
+    range->holed = false;
+    range->live.holder = arena->holder;
+    ms_slab_give(&pool->arena_slab, arena);
 }
 
 /* Ends a live block that has left the index: its range is busy from here on. State lock. */
@@ -240,7 +243,7 @@ static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t 
         ms_arenas_bury(pool->arenas, range->addr, range->bytes);
     }
     emit_freed(pool, range, stream);
-    if (range->live.holes != NULL) {
+    if (range->holed) {
         forget_arena(pool, range);
     }
     const uint64_t asked_bytes = ms_range_asked_bytes(range);
@@ -270,7 +273,7 @@ static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr) MS_REQUIRES(ms
 static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_range *range)
     MS_REQUIRES(ms_state_role)
 {
-    const struct ms_arena *holes = range->live.holes;
+    const struct ms_arena *holes = ms_range_holes(range);
     return range->mixed &&
            ((holes != NULL && holes->unbacked_bytes > 0) || pool->count.host_backed_bytes > 0 ||
             pool->moving.under_way || pool->moving.broken);
@@ -345,7 +348,8 @@ void ms_pool_free_held(ms_pool_t *pool, bool (*match)(void *ctx, const struct ms
         struct ms_range *range = live_from(pool->segments[at]->first);
         while (range != NULL) {
             struct ms_range *next = live_from(range->next);
-            if (range->live.holder != NULL && match(ctx, range->live.holder)) {
+            const struct ms_holder *holder = ms_range_holder(range);
+            if (holder != NULL && match(ctx, holder)) {
                 (void)ms_index_take(&pool->index, range->addr);
                 free_range(pool, range, MS_STREAM_DEVICE);
             }

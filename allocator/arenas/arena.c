@@ -217,10 +217,10 @@ static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct m
         return NULL;
     }
     *block_id = range->live.id;
-    if (range->live.holes == NULL && segment != NULL && !range->kept) {
+    if (!range->holed && segment != NULL && !range->kept) {
         (void)ms_granules_arena(pool, range); /* without it nothing can be taken */
     }
-    return range->live.holes;
+    return ms_range_holes(range);
 }
 
 /* A segment contains addr, and has fewer than MS_TENSOR_MOST_BYTES itself. */
@@ -448,7 +448,7 @@ void ms_arenas_keep(ms_arenas_t *arenas, ms_addr_t addr)
     ms_arenas_acquire(arenas);
     struct ms_range *range = arenas->pool == NULL ? NULL : mark_block(arenas->pool, addr);
     /* A block that holds another framework's tensors stays as it is. */
-    if (range != NULL && range->live.holes == NULL && !range->kept) {
+    if (range != NULL && !range->holed && !range->kept) {
         range->kept = true;
         arenas->stats.kept_arenas++;
     }

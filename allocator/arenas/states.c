@@ -18,7 +18,7 @@ static void note_block(struct ms_pool *pool, const struct ms_range *range)
     MS_REQUIRES(ms_state_role)
 {
     bool block = range->state == MS_RANGE_LIVE && !range->arena;
-    if (block && range->live.id > pool->states.other_block && !optimizers(pool, range->site)) {
+    if (block && range->live.id > pool->states.other_block && !optimizers(pool, range->live.site)) {
         pool->states.other_block = range->live.id;
     }
 }
@@ -79,5 +79,5 @@ void ms_states_find(struct ms_pool *pool)
 
 bool ms_states_has_block(const struct ms_pool *pool, const struct ms_range *block)
 {
-    return block->live.id < pool->states.other_block && optimizers(pool, block->site);
+    return block->live.id < pool->states.other_block && optimizers(pool, block->live.site);
 }

@@ -146,8 +146,12 @@ struct ms_arena *ms_granules_arena(struct ms_pool *pool, struct ms_range *range)
     if (arena == NULL) {
         return NULL;
     }
-    *arena = (struct ms_arena){.addr = range->addr, .bytes = range->bytes, .id = range->live.id};
+    *arena = (struct ms_arena){.addr = range->addr,
+                               .bytes = range->bytes,
+                               .id = range->live.id,
+                               .holder = range->live.holder};
     range->live.holes = arena;
+    range->holed = true;
     range->mixed = true;
     uint64_t from = 0;
     uint64_t to = 0;

@@ -11,16 +11,6 @@
 #include "allocator/pool_state.h"
 #include "allocator/space/segment.h"
 
-/* A block, or a framework's reservation, with its holes' obligations. */
-struct ms_arena {
-    ms_addr_t addr;
-    uint64_t bytes;
-    uint64_t id;          /* of its block; 0: a reservation */
-    uint64_t reach_bytes; /* of a reservation: as in struct ms_candidate */
-    uint64_t unbacked_bytes;
-    bool frozen; /* nothing is taken out of it any more */
-};
-
 /* The state of one granule of a segment that holds tensors. State lock. A granule is quiet when it
  * is an arena's, backed, not fresh, and touched by no live tensor: only quiet granules may be
  * taken. */

@@ -11,6 +11,7 @@
 #define MEMSHIM_ALLOCATOR_SPACE_RANGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "allocator/base/containers/treap.h"
@@ -27,19 +28,29 @@ enum ms_range_state {
     MS_RANGE_LENT
 };
 
+/* The state of the holes of a block, or of a framework's reservation. */
+struct ms_arena {
+    ms_addr_t addr;
+    uint64_t bytes;
+    uint64_t id;              /* of its block; 0: a reservation */
+    struct ms_holder *holder; /* of its block; null: none */
+    uint64_t reach_bytes;     /* of a reservation: as in struct ms_candidate */
+    uint64_t unbacked_bytes;  /* the obligation */
+    bool frozen;              /* nothing is taken out of it any more */
+};
+
 struct ms_range {
     ms_addr_t addr;               /* a multiple of MS_BLOCK_ALIGNMENT_BYTES */
     uint64_t bytes;               /* likewise; for a block, the bytes set aside */
     struct ms_range *prev, *next; /* neighbours by address in the segment; null at its ends */
     struct ms_segment *segment;
-    uint32_t site;
-    uint32_t spare_bytes; /* of a block: set aside and not asked for */
-    uint8_t state;        /* enum ms_range_state */
+    uint8_t state; /* enum ms_range_state */
     bool arena : 1;
     bool pinned : 1;
     bool marked : 1;
     bool mixed : 1; /* a block: part of it may have other backing than device memory, or none */
     bool kept : 1;  /* an arena out of whose holes nothing is taken: see ms_arenas_keep */
+    bool holed : 1; /* a block whose holes have a state, which then has its holder, too */
     /* Of a block: the value of the id counter at its last recorded use; less than its id: none. The
      * value may be left from an earlier block. Ids fit into 48 bits. */
     uint16_t used_above; /* the bits above used_below */
@@ -49,8 +60,12 @@ struct ms_range {
             struct ms_range *index_next;
             uint64_t id;
             ms_stream_t stream;
-            struct ms_holder *holder; /* null: none */
-            struct ms_arena *holes;   /* the state of its holes; null: it had no tensor yet */
+            union { /* few blocks are arenas: ms_range_holder, ms_range_holes */
+                struct ms_holder *holder;
+                struct ms_arena *holes; /* if holed */
+            };
+            uint32_t site;
+            uint32_t spare_bytes; /* set aside and not asked for */
         } live;
         struct {
             struct ms_range *next;
@@ -69,11 +84,22 @@ struct ms_range {
     };
 };
 
-_Static_assert(sizeof(struct ms_range) == 96, "a million of them may live");
+_Static_assert(sizeof(struct ms_range) == 88, "a million of them may live");
 
 static inline uint64_t ms_range_asked_bytes(const struct ms_range *range)
 {
-    return range->bytes - range->spare_bytes;
+    return range->bytes - range->live.spare_bytes;
+}
+
+/* Of a block. Null: it has none. */
+static inline struct ms_arena *ms_range_holes(const struct ms_range *range)
+{
+    return range->holed ? range->live.holes : NULL;
+}
+
+static inline struct ms_holder *ms_range_holder(const struct ms_range *range)
+{
+    return range->holed ? range->live.holes->holder : range->live.holder;
 }
 
 static inline uint64_t ms_range_used(const struct ms_range *range)

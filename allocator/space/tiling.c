@@ -382,8 +382,8 @@ void ms_range_info(const struct ms_range *range, struct ms_block_info *out)
                                   .addr = range->addr,
                                   .bytes = ms_range_asked_bytes(range),
                                   .stream = range->live.stream,
-                                  .holder = range->live.holder,
-                                  .site = range->site,
+                                  .holder = ms_range_holder(range),
+                                  .site = range->live.site,
                                   .arena = range->arena,
                                   .pinned = range->pinned,
                                   .marked = range->marked};
@@ -407,17 +407,17 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     const uint64_t spare_bytes = range->bytes - request->bytes;
     MS_ASSERT(range->state == MS_RANGE_BUSY && spare_bytes <= UINT32_MAX);
     range->state = MS_RANGE_LIVE;
-    range->site = request->site;
     range->arena = false;
     range->kept = false;
     range->pinned = false;
     range->marked = false;
     range->mixed = false;
-    range->live.holes = NULL;
+    range->holed = false;
     range->live.id = next_id(pool);
-    range->spare_bytes = (uint32_t)spare_bytes;
     range->live.stream = request->stream;
     range->live.holder = request->holder;
+    range->live.site = request->site;
+    range->live.spare_bytes = (uint32_t)spare_bytes;
     ms_index_insert(&pool->index, range);
     struct ms_segment *segment = range->segment;
     ms_starts_set(&segment->starts, (range->addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);

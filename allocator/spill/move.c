@@ -177,7 +177,7 @@ static uint64_t end_together(struct ms_pool *pool, struct ms_segment *segment, u
     const struct ms_granule *granules = segment->granules;
     ms_addr_t addr = segment->base + from * pool->granule_bytes;
     const struct ms_range *block = segment->foreign == NULL ? ms_block_around(pool, addr) : NULL;
-    if (block != NULL && block->live.holes == NULL) {
+    if (block != NULL && !block->holed) {
         uint64_t whole = (block->addr + block->bytes - segment->base) / pool->granule_bytes;
         end = whole < end ? end : whole;
     } else if (granules != NULL && granules[from].arena != NULL) {

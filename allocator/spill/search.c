@@ -140,7 +140,7 @@ static bool sample_block(struct ms_pool *pool, const struct ms_chunk *chunk,
                          const struct ms_range *range, struct ms_spill_candidate *candidate)
     MS_REQUIRES(ms_state_role)
 {
-    const struct ms_arena *arena = range->live.holes;
+    const struct ms_arena *arena = ms_range_holes(range);
     uint64_t now = pool->next_id - pool->first_id;
     uint64_t used = ms_range_used(range);
     used = used > range->live.id ? used : range->live.id;

@@ -67,6 +67,39 @@ Test(arena, births_and_deaths_are_counted_and_told)
     end(&scene);
 }
 
+static bool is_this(void *ctx, const struct ms_holder *holder)
+{
+    return holder == ctx;
+}
+
+/* The state of an arena's holes stands in the place of its holder. */
+Test(arena, an_arena_has_the_holder_that_its_block_had)
+{
+    struct scene scene = build();
+    struct ms_holder holder = {.kind = 1};
+    struct ms_block_info block, found;
+    for (int held = 0; held < 2; held++) {
+        const struct ms_request request = {
+            .bytes = 8 * MIB, .stream = S1, .site = 7, .holder = &holder};
+        cr_assert_eq(ms_pool_alloc(scene.rig->pool, &request, &block), MS_OK);
+        cr_assert_eq(ms_arenas_allocated(scene.arenas, block.addr, 1024, 5, UINT64_MAX), MS_OK);
+        cr_assert_eq(ms_pool_find(scene.rig->pool, block.addr, &found), MS_OK);
+        cr_assert(found.arena);
+        cr_assert_eq(found.holder, &holder);
+        cr_assert_eq(found.site, 7);
+        cr_assert_eq(found.bytes, 8 * MIB);
+        cr_assert_eq(holder.used_bytes, 8 * MIB);
+        if (held) {
+            ms_pool_free_held(scene.rig->pool, is_this, &holder);
+        } else {
+            cr_assert_eq(ms_pool_free(scene.rig->pool, block.addr, S1), MS_OK);
+        }
+        cr_assert_eq(holder.used_bytes, 0);
+        rig_check(scene.rig);
+    }
+    end(&scene);
+}
+
 Test(arena, memory_that_the_program_mapped_itself_has_no_block)
 {
     struct scene scene = build();
