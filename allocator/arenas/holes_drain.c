@@ -10,59 +10,76 @@
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"
 
-static void forget_draining(struct ms_pool *pool, struct ms_range *range)
+static void forget_draining(struct ms_pool *pool, struct ms_range *range) MS_REQUIRES(ms_state_role)
 {
-    struct ms_range **link = &pool->draining;
-    while (*link != range) {
-        link = &(*link)->draining.next;
+    struct ms_range *next = range->draining.next;
+    struct ms_range *prev = range->draining.prev;
+    if (prev != NULL) {
+        prev->draining.next = next;
+    } else {
+        pool->draining = next;
     }
-    *link = range->draining.next;
+    if (next != NULL) {
+        next->draining.prev = prev;
+    }
 }
 
-static bool drained(const struct ms_pool *pool, const struct ms_range *range)
-{
-    return range->state == MS_RANGE_DRAINING && range->draining.epoch <= pool->epochs.done;
-}
-
-/* Makes all of the chunk behind a draining range one busy range; null: something else lies on it,
- * or its work is not known to be done. */
-static struct ms_range *take_drained(struct ms_pool *pool, struct ms_range *range)
-    MS_REQUIRES(ms_state_role)
+static struct ms_chunk *chunk_behind(const struct ms_pool *pool, const struct ms_range *range)
 {
     const struct ms_segment *segment = range->segment;
-    const struct ms_chunk *chunk =
-        segment->slots[(range->addr - segment->base) / pool->granule_bytes];
-    ms_addr_t begin = segment->base + chunk->slot * pool->granule_bytes;
-    while (drained(pool, range) && range->addr > begin) {
-        range = range->prev;
+    return segment->slots[(range->addr - segment->base) / pool->granule_bytes];
+}
+
+/* Whether the chunk behind a draining range begins there, and all that lies on it drains, with its
+ * work known to be done. A chunk may have thousands of ranges: its first one answers for all. */
+static bool drained(const struct ms_pool *pool, const struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
+{
+    const struct ms_chunk *chunk = chunk_behind(pool, range);
+    const ms_addr_t begin = range->segment->base + chunk->slot * pool->granule_bytes;
+    if (range->addr != begin) {
+        return false;
     }
-    const struct ms_range *last = range;
-    while (drained(pool, last) && last->addr + last->bytes < begin + chunk->bytes) {
-        last = last->next;
+    while (range->state == MS_RANGE_DRAINING && range->draining.epoch <= pool->epochs.done) {
+        if (range->addr + range->bytes >= begin + chunk->bytes) {
+            return true;
+        }
+        range = range->next;
     }
-    if (!drained(pool, range) || !drained(pool, last)) {
-        return NULL;
+    return false;
+}
+
+/* Makes one busy range of each chunk that has drained. Lists them by `draining.next`. */
+static struct ms_range *take_drained(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
+{
+    struct ms_range *list = NULL;
+    struct ms_range *next = NULL;
+    for (struct ms_range *range = pool->draining; range != NULL; range = next) {
+        next = range->draining.next;
+        if (drained(pool, range)) {
+            forget_draining(pool, range);
+            range->draining.next = list;
+            list = range;
+        }
     }
-    forget_draining(pool, range);
-    range->state = MS_RANGE_BUSY;
-    while (range->bytes < chunk->bytes) {
-        forget_draining(pool, range->next);
-        ms_range_absorb_next(pool, range);
+    for (struct ms_range *range = list; range != NULL; range = range->draining.next) {
+        range->state = MS_RANGE_BUSY;
+        while (range->bytes < chunk_behind(pool, range)->bytes) {
+            forget_draining(pool, range->next);
+            ms_range_absorb_next(pool, range);
+        }
     }
-    return range;
+    return list;
 }
 
 void ms_holes_drain_no_more(struct ms_pool *pool)
 {
     ms_state_acquire(pool);
-    struct ms_range **link = &pool->draining;
-    while (*link != NULL) {
-        struct ms_range *range = *link;
-        const struct ms_segment *segment = range->segment;
-        if (segment->slots[(range->addr - segment->base) / pool->granule_bytes]->host) {
-            link = &range->draining.next;
-        } else {
-            *link = range->draining.next;
+    struct ms_range *next = NULL;
+    for (struct ms_range *range = pool->draining; range != NULL; range = next) {
+        next = range->draining.next;
+        if (!chunk_behind(pool, range)->host) {
+            forget_draining(pool, range);
             range->state = MS_RANGE_BUSY;
             ms_range_make_free(pool, range, NULL);
         }
@@ -73,16 +90,11 @@ void ms_holes_drain_no_more(struct ms_pool *pool)
 void ms_holes_drain(struct ms_pool *pool)
 {
     ms_state_acquire(pool);
-    struct ms_range *next = pool->draining;
-    while (next != NULL) {
-        struct ms_range *range = take_drained(pool, next);
-        if (range == NULL) {
-            next = next->draining.next;
-            continue;
-        }
-        struct ms_segment *segment = range->segment;
-        uint64_t slot = (range->addr - segment->base) / pool->granule_bytes;
-        struct ms_chunk *chunk = segment->slots[slot];
+    struct ms_range *list = take_drained(pool);
+    while (list != NULL) {
+        struct ms_range *range = list;
+        struct ms_chunk *chunk = chunk_behind(pool, range);
+        list = range->draining.next;
         ms_state_release(pool);
         bool unmapped = ms_backing_unmap(pool, &chunk, 1) == MS_OK;
         if (unmapped) {
@@ -93,13 +105,8 @@ void ms_holes_drain(struct ms_pool *pool)
         if (unmapped) {
             ms_range_make_hole(pool, range);
         } else {
-            range->state = MS_RANGE_DRAINING;
-            range->draining.next = pool->draining;
-            range->draining.epoch = pool->epochs.current;
-            pool->draining = range;
+            ms_range_drain(pool, range);
         }
-        /* Others may have changed the list meanwhile. */
-        next = pool->draining;
     }
     ms_state_release(pool);
 }

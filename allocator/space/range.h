@@ -68,7 +68,7 @@ struct ms_range {
             uint32_t spare_bytes; /* set aside and not asked for */
         } live;
         struct {
-            struct ms_range *next;
+            struct ms_range *next, *prev;
             uint64_t epoch; /* of its free: see struct ms_granule */
         } draining;
         struct {

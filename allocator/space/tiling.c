@@ -169,10 +169,7 @@ static void become(struct ms_pool *pool, struct ms_range *range, enum backing ki
         ms_range_make_hole(pool, range);
         break;
     case ON_HOST:
-        range->state = MS_RANGE_DRAINING;
-        range->draining.epoch = pool->epochs.current;
-        range->draining.next = pool->draining;
-        pool->draining = range;
+        ms_range_drain(pool, range);
         pool->epochs.clock++;
         break;
     default:
@@ -365,6 +362,18 @@ struct ms_range *ms_range_make_hole(struct ms_pool *pool, struct ms_range *range
     range->state = MS_RANGE_HOLE;
     ms_range_tree_insert(&pool->holes[range->segment->region], range);
     return range;
+}
+
+void ms_range_drain(struct ms_pool *pool, struct ms_range *range)
+{
+    range->state = MS_RANGE_DRAINING;
+    range->draining.epoch = pool->epochs.current;
+    range->draining.next = pool->draining;
+    range->draining.prev = NULL;
+    if (pool->draining != NULL) {
+        pool->draining->draining.prev = range;
+    }
+    pool->draining = range;
 }
 
 bool ms_range_usable(const struct ms_range *range, ms_stream_t stream)

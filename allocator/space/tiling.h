@@ -40,6 +40,9 @@ struct ms_range *ms_range_make_free(struct ms_pool *pool, struct ms_range *range
 struct ms_range *ms_range_make_hole(struct ms_pool *pool, struct ms_range *range)
     MS_REQUIRES(ms_state_role);
 
+/* Makes a range that is in no set, and lies on one host chunk, draining from now on. */
+void ms_range_drain(struct ms_pool *pool, struct ms_range *range) MS_REQUIRES(ms_state_role);
+
 /* Takes a free range or a hole out of its sets and makes it busy. */
 void ms_range_take(struct ms_pool *pool, struct ms_range *range) MS_REQUIRES(ms_state_role);
 

@@ -232,7 +232,8 @@ void ms_device_ease(struct ms_device *device)
     uint64_t cap = ms_budget_limit_bytes(&device->budget);
     (void)ms_pool_make_room(device->pool, ms_less(cap, target), false);
     ms_device_check_thresholds(device);
-    if (atomic_load(&device->threshold) != MS_EMERGENCY) {
-        atomic_store(&device->ease_due_ns, now + EASE_WAIT_NS);
-    }
+    /* From its end on, so that one that takes long is not the program's only work. */
+    const bool over = atomic_load(&device->threshold) != MS_EMERGENCY;
+    atomic_store(&device->ease_due_ns,
+                 ms_clock_coarse_ns() + (over ? EASE_WAIT_NS : EASE_CHECK_NS));
 }

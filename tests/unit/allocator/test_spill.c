@@ -827,6 +827,42 @@ Test(spill, refused_standstills_grow_rare)
     rig_end(rig);
 }
 
+/* What is freed on the host's chunks waits there for the last block of its chunk, and is looked at
+ * whenever memory is short: that takes time by the number of blocks, not by its square. */
+Test(spill, a_chunk_of_thousands_of_freed_blocks, .timeout = 30)
+{
+    enum {
+        SMALL_BYTES = 512,
+        SMALL = CAP_BYTES / SMALL_BYTES,
+        IN_A_GRANULE = GRANULE / SMALL_BYTES
+    };
+    struct rig *rig = spilling_rig();
+    struct ms_block_info *small = calloc(SMALL, sizeof(*small));
+    cr_assert_not_null(small);
+    for (int k = 0; k < SMALL; k++) {
+        cr_assert_eq(rig_try(rig, SMALL_BYTES, MS_STREAM_DEVICE, &small[k]), MS_OK);
+    }
+    struct ms_block_info large = rig_write_new(rig, CAP_BYTES / 2);
+    cr_assert_geq(rig_stats(rig).host_backed_bytes, CAP_BYTES / 2);
+    for (int k = 0; k < SMALL; k++) {
+        if (k % IN_A_GRANULE != IN_A_GRANULE / 2) {
+            rig_free(rig, small[k], MS_STREAM_DEVICE);
+        }
+    }
+    for (int round = 0; round < 300; round++) {
+        (void)ms_pool_make_room(rig->pool, 0, false);
+    }
+    cr_assert_geq(rig_stats(rig).host_backed_bytes, CAP_BYTES / 2);
+    for (int k = IN_A_GRANULE / 2; k < SMALL; k += IN_A_GRANULE) {
+        rig_free(rig, small[k], MS_STREAM_DEVICE);
+    }
+    (void)ms_pool_make_room(rig->pool, 0, false);
+    cr_assert_eq(rig_stats(rig).host_backed_bytes, 0);
+    rig_check_contents(rig, &large);
+    rig_end(rig);
+    free(small);
+}
+
 /* While a stream captures, nothing comes back. */
 Test(spill, no_range_is_promoted_during_a_capture)
 {
