@@ -174,6 +174,7 @@ static CUresult make(int ordinal, struct ms_device **out)
     device->ordinal = (uint8_t)ordinal;
     device->handle = ordinal;
     ms_lock_init(&device->measuring, MS_RANK_MEASURING);
+    atomic_store(&device->graph_turn, 1);
     atomic_store(&device->rdma_flag, -1);
     atomic_store(&device->share_flag, -1);
     atomic_store(&device->decompress_flag, -1);

@@ -71,9 +71,11 @@ struct ms_device {
     uint64_t host_limit_bytes;  /* the most host memory that the pool may use; 0: none */
     uint64_t spill_limit_bytes; /* the part of it that live memory may be spilled to; 0: none */
     struct ms_spill_watch spill_watch;
-    _Atomic bool driver_pools; /* the driver's own pools have been charged, and may keep memory */
-    _Atomic bool host_made;    /* host chunks were asked for and may back tensors, or launches
-                                  are watched: spill.h acts at each allocation */
+    _Atomic bool driver_pools;   /* the driver's own pools have been charged, and may keep memory */
+    _Atomic bool host_made;      /* host chunks were asked for and may back tensors, or launches
+                                    are watched: spill.h acts at each allocation */
+    _Atomic uint32_t graph_turn; /* from 1 on; the next one begins when the program trims what
+                                    the driver holds for graphs */
     _Atomic uint64_t graph_bytes;    /* charged for what the driver holds for them */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
     _Atomic uint64_t withdrawn_mask; /* bit d: its access was withdrawn, and must not come back */

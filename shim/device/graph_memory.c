@@ -96,35 +96,62 @@ static uint64_t unused_bytes(const struct ms_device *device)
                    ask(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
 }
 
+/* Finds the graph's grant; its device is in use since it was made. */
+static bool find(CUgraphExec exec, struct ms_grant *grant)
+{
+    return __builtin_expect(atomic_load_explicit(&any_allocates, memory_order_relaxed), 0) &&
+           ms_ledger_find(MS_SPACE_GRAPH, (uint64_t)(uintptr_t)exec, grant);
+}
+
+enum ms_graph_memory ms_graph_memory_of(CUgraphExec exec)
+{
+    struct ms_grant grant;
+    if (!find(exec, &grant)) {
+        return MS_GRAPH_MEMORY_NONE;
+    }
+    return grant.turn == atomic_load(&ms_device_get(grant.device)->graph_turn)
+               ? MS_GRAPH_MEMORY_HAD
+               : MS_GRAPH_MEMORY_LACKS;
+}
+
 struct ms_graph_room ms_graph_memory_expect(CUgraphExec exec)
 {
     struct ms_graph_room room = {0};
     struct ms_grant grant;
-    if (ms_captures_running() ||
-        !ms_ledger_find(MS_SPACE_GRAPH, (uint64_t)(uintptr_t)exec, &grant)) {
+    if (ms_captures_running() || !find(exec, &grant)) {
         return room;
     }
     struct ms_device *device = ms_device_get(grant.device);
     const uint64_t granule = device->granule_bytes != 0 ? device->granule_bytes : 1;
     const uint64_t bytes = ms_round_up(ms_less(grant.bytes, unused_bytes(device)), granule);
+    room = (struct ms_graph_room){
+        .device = device, .exec = exec, .turn = atomic_load(&device->graph_turn)};
     if (bytes != 0 && ms_device_set_aside(device, bytes)) {
-        room = (struct ms_graph_room){device, bytes};
+        room.bytes = bytes;
     }
     return room;
 }
 
-void ms_graph_memory_came(const struct ms_graph_room *room)
+void ms_graph_memory_came(const struct ms_graph_room *room, CUresult result)
 {
+    struct ms_grant grant;
+    struct ms_grant displaced;
     if (room->bytes != 0) {
         ms_budget_release_earmark(&room->device->budget, room->bytes);
     }
+    if (result == CUDA_SUCCESS && room->turn != 0 &&
+        ms_ledger_take(MS_SPACE_GRAPH, (uint64_t)(uintptr_t)room->exec, &grant)) {
+        grant.turn = room->turn;
+        (void)ms_ledger_put(&grant, &displaced);
+    }
 }
 
-bool ms_graph_memory_allocates(CUgraphExec exec)
+void ms_graph_memory_trimmed(CUdevice device)
 {
-    struct ms_grant grant;
-    return __builtin_expect(atomic_load_explicit(&any_allocates, memory_order_relaxed), 0) &&
-           ms_ledger_find(MS_SPACE_GRAPH, (uint64_t)(uintptr_t)exec, &grant);
+    struct ms_device *trimmed = ms_device_get(device);
+    if (trimmed != NULL) {
+        atomic_fetch_add(&trimmed->graph_turn, 1);
+    }
 }
 
 static void charge(struct ms_device *device, uint64_t before, uint64_t now)

@@ -22,21 +22,35 @@ struct ms_device;
 void ms_graph_memory_made(CUgraphExec exec, CUgraph graph);
 void ms_graph_memory_gone(CUgraphExec exec);
 
+/* What is known of a graph's memory. */
+enum ms_graph_memory {
+    MS_GRAPH_MEMORY_NONE, /* the graph allocates nothing */
+    MS_GRAPH_MEMORY_HAD,  /* it was uploaded or launched, and nothing was trimmed since; it may need
+                             more, such as on another stream */
+    MS_GRAPH_MEMORY_LACKS
+};
+
+/* Lock-free where no graph allocates. */
+enum ms_graph_memory ms_graph_memory_of(CUgraphExec exec);
+
 struct ms_graph_room {
     struct ms_device *device;
     uint64_t bytes; /* set aside; 0: nothing is expected, or there is no room */
+    CUgraphExec exec;
+    uint32_t turn; /* of the device's graph_turn; 0: while a stream captures nothing is set aside */
 };
 
-/* The graph is about to be uploaded, or launched for the first time: makes room for what it takes
+/* The graph is about to be uploaded or launched, and lacks its memory: makes room for what it takes
  * at most, and sets it aside. The caller holds no lock. */
 struct ms_graph_room ms_graph_memory_expect(CUgraphExec exec);
 
 /* It was, and what it took is charged, or it failed: releases what was set aside. */
-void ms_graph_memory_came(const struct ms_graph_room *room);
+void ms_graph_memory_came(const struct ms_graph_room *room, CUresult result);
 
-/* Whether the graph allocates: every launch may take more, such as on another stream, or after the
- * program trimmed. Lock-free where no graph does. */
-bool ms_graph_memory_allocates(CUgraphExec exec);
+/* The program trimmed what the driver holds for graphs on this device: "Blocks which are not in use
+ * by a graph that is either currently executing or scheduled to execute are freed" (cuda.h,
+ * cuDeviceGraphMemTrim). */
+void ms_graph_memory_trimmed(CUdevice device);
 
 /* Corrects the charge to what the driver holds for graphs now. Not while a stream captures: what
  * came then is charged the next time. */

@@ -20,8 +20,7 @@ enum ms_space {
     MS_SPACE_HANDLE,  /* arrays, mipmapped arrays, graphs, modules: handles of the driver */
     MS_SPACE_LEAVING, /* device addresses that the application has freed while work may still use
                          them */
-    MS_SPACE_GRAPH    /* instantiated graphs that allocate, until they have their memory; not
-                         charged (graph_memory.h) */
+    MS_SPACE_GRAPH    /* instantiated graphs that allocate; not charged (graph_memory.h) */
 };
 
 enum ms_grant_kind {
@@ -45,6 +44,8 @@ struct ms_grant {
     uint8_t reason;        /* enum ms_charge_reason, where extent_bytes is not 0 */
     uint8_t taking;        /* enum ms_taking, likewise */
     bool arena;            /* a framework carves tensors out of it */
+    uint32_t turn;         /* of a graph: its device's graph_turn when it got its memory; 0: it has
+                              none */
 };
 
 /* False: no host memory for it; the caller undoes what it granted. `displaced` (never null) gets a

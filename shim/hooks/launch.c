@@ -354,23 +354,29 @@ static CUresult watched(send_graph *send, CUgraphExec exec, CUstream stream)
     WATCHED(MS_CHARGE_GRAPH, ms_graph_memory_launched(MS_GATED(send(exec, stream))), NULL);
 }
 
-/* An upload or a first launch, with which the graph's allocations get their memory. */
+/* An upload or a launch with which the graph's allocations get their memory. */
 static CUresult supplied(send_graph *send, CUgraphExec exec, CUstream stream)
 {
     const struct ms_graph_room room = ms_graph_memory_expect(exec);
     const CUresult result = watched(send, exec, stream);
-    ms_graph_memory_came(&room);
+    ms_graph_memory_came(&room, result);
     return result;
+}
+
+static CUresult upload(send_graph *send, CUgraphExec exec, CUstream stream)
+{
+    return ms_graph_memory_of(exec) == MS_GRAPH_MEMORY_LACKS ? supplied(send, exec, stream)
+                                                             : watched(send, exec, stream);
 }
 
 CUresult ms_serve_cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 {
-    return supplied(MS_REAL(cuGraphUpload), hGraph, hStream);
+    return upload(MS_REAL(cuGraphUpload), hGraph, hStream);
 }
 
 CUresult ms_serve_cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    return supplied(MS_REAL(cuGraphUpload_ptsz), hGraphExec, hStream);
+    return upload(MS_REAL(cuGraphUpload_ptsz), hGraphExec, hStream);
 }
 
 static CUresult destroy_graph(void *graph)
@@ -388,7 +394,11 @@ CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 CUresult ms_serve_cuDeviceGraphMemTrim(CUdevice device)
 {
-    return ms_graph_memory_launched(MS_REAL(cuDeviceGraphMemTrim)(device));
+    const CUresult result = ms_graph_memory_launched(MS_REAL(cuDeviceGraphMemTrim)(device));
+    if (result == CUDA_SUCCESS) {
+        ms_graph_memory_trimmed(device);
+    }
+    return result;
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
@@ -409,13 +419,30 @@ static bool launched_before(const void *function)
     return ms_seen(function) && !first;
 }
 
+/* A launch of a graph that needs nothing that was not measured before. How much memory its
+ * allocations take on this stream only the driver knows: room is made once it has too little. */
+static CUresult launch_known(send_graph *send, CUgraphExec exec, CUstream stream, bool allocates)
+{
+    CUresult result = MS_GATED(send(exec, stream));
+    if (allocates) {
+        result = result == CUDA_ERROR_OUT_OF_MEMORY ? supplied(send, exec, stream)
+                                                    : ms_graph_memory_launched(result);
+    }
+    return result;
+}
+
 /* A launch that failed was not the first: the next one takes the memory. */
 static CUresult launch_graph(send_graph *send, CUgraphExec exec, CUstream stream)
 {
     const bool first = !ms_seen(exec);
-    CUresult result = first ? supplied(send, exec, stream) : MS_GATED(send(exec, stream));
-    if (!first && ms_graph_memory_allocates(exec)) {
-        result = ms_graph_memory_launched(result);
+    const enum ms_graph_memory memory = ms_graph_memory_of(exec);
+    CUresult result;
+    if (memory == MS_GRAPH_MEMORY_LACKS) {
+        result = supplied(send, exec, stream);
+    } else if (first) {
+        result = watched(send, exec, stream);
+    } else {
+        result = launch_known(send, exec, stream, memory == MS_GRAPH_MEMORY_HAD);
     }
     if (result == CUDA_SUCCESS && ms_heat_is_on()) {
         ms_graph_heat_launched(exec);

@@ -156,6 +156,27 @@ class Graph(Pressed):
         )
         self.assertLessEqual(seen["peak_bytes"], cap)
 
+    def later(self, *arguments: str, **settings: Any) -> dict[str, Any]:
+        cap = CONTEXT + 128 * MIB
+        settings = {"MEMSHIM_SPILL": "auto", "MEMSHIM_SPILL_LIMIT": "512MiB", **settings}
+        seen = self.press(*arguments, MEMSHIM_LIMIT=cap, **settings)
+        self.assertLessEqual(seen["peak_bytes"], cap)
+        return seen
+
+    def test_room_is_made_for_it_after_a_trim(self) -> None:
+        for memory in ("2GiB", CONTEXT + 128 * MIB):
+            with self.subTest(memory=memory):
+                shutil.rmtree(self.output, ignore_errors=True)
+                seen = self.later("graph-later", "trim", SIMGPU_MEMORY=memory)
+                self.assertGreater(seen["report"]["spill"]["spills"], 0)
+
+    def test_a_later_launch_that_ran_out_is_made_again(self) -> None:
+        self.later("graph-later", SIMGPU_FAIL="cuGraphLaunch@3=2")
+
+    def test_what_was_uploaded_is_not_made_room_for_again(self) -> None:
+        seen = self.later("graph-uploaded")
+        self.assertEqual(seen["report"]["spill"]["spills"], 0)
+
     def test_what_the_driver_gives_back_is_there_for_others(self) -> None:
         cap = CONTEXT + 128 * MIB
         self.check(self.press("graph-trimmed", MEMSHIM_LIMIT=cap), cap)

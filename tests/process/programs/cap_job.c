@@ -13,6 +13,9 @@
  *   cap_job graph-room    the same, where blocks have all there is
  *   cap_job graph-trimmed   a graph's memory is in the way until the program trims it
  *   cap_job graph-again   the same; the first launch is refused, a later one is not
+ *   cap_job graph-later [trim]   launched before, and trimmed since; a later launch beside blocks
+ *                                that have all there is
+ *   cap_job graph-uploaded   uploaded, and launched where there is no room for it twice
  *   cap_job refuse        allocates to the end, is refused, frees one block, gets it again
  *
  * Prints JSON: peak_bytes (the most in use), refusals, total_bytes (what the driver says it has).
@@ -476,6 +479,41 @@ static void graph_room(void)
     free_all(&blocks);
 }
 
+/* A graph that had its memory. The program takes it away, or the driver wants more. */
+static void graph_later(bool trim)
+{
+    CUstream stream;
+    struct blocks blocks = {.count = 0};
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = graph_of(stream, 60 * MIB);
+    MUST(cu.cuGraphLaunch(exec, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    if (trim) {
+        MUST(cu.cuDeviceGraphMemTrim(device));
+    }
+    take_all(&blocks);
+    for (int i = 0; i < 3; i++) {
+        MUST(cu.cuGraphLaunch(exec, stream));
+        note_peak();
+    }
+    MUST(cu.cuStreamSynchronize(stream));
+    free_all(&blocks);
+}
+
+static void graph_uploaded(void)
+{
+    CUstream stream;
+    CUdeviceptr block;
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = graph_of(stream, 60 * MIB);
+    MUST(cu.cuGraphUpload(exec, stream));
+    MUST(cu.cuMemAlloc(&block, 32 * MIB));
+    MUST(cu.cuMemsetD8(block, 1, 32 * MIB));
+    MUST(cu.cuGraphLaunch(exec, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    note_peak();
+}
+
 /* The device itself is full at the first launch. */
 static void graph_again(void)
 {
@@ -522,6 +560,10 @@ int main(int argc, char **argv)
         graph_trimmed();
     } else if (strcmp(argv[1], "graph-again") == 0) {
         graph_again();
+    } else if (strcmp(argv[1], "graph-later") == 0) {
+        graph_later(argc == 3);
+    } else if (strcmp(argv[1], "graph-uploaded") == 0) {
+        graph_uploaded();
     } else if (strcmp(argv[1], "second-context") == 0 && argc == 3) {
         second_context(strcmp(argv[2], "served") == 0);
     } else {

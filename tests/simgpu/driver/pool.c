@@ -379,6 +379,12 @@ void sim_pool_back(struct sim_range *range)
     }
 }
 
+void sim_pool_unback(struct sim_range *range)
+{
+    range->graph_backed = false;
+    range->pool->used -= range->occupied;
+}
+
 /* ---- frees ----------------------------------------------------------------------------------- */
 
 /* The pool no longer counts the range; the caller decides about its bytes. */

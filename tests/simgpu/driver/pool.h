@@ -49,6 +49,8 @@ CUmemoryPool sim_pool_graph(struct sim_device *device);
 CUresult sim_pool_provide(CUmemoryPool pool, uint64_t bytes);
 /* Gives an address of a graph its memory, which was provided. */
 void sim_pool_back(struct sim_range *range);
+/* Its memory is the pool's again; the next upload or launch gives it some. */
+void sim_pool_unback(struct sim_range *range);
 
 /* Allocates memory for a stream; adds the waits to the stream that its order needs. stream NULL:
  * for a graph. CUDA_ERROR_OUT_OF_MEMORY. */

@@ -418,6 +418,33 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
 
 /* ---- the memory of graphs -------------------------------------------------------------------- */
 
+static bool is_idle(const struct sim_device *device)
+{
+    for (CUcontext context = sim_first_context(); context; context = context->next) {
+        for (CUstream stream = context->streams; stream; stream = stream->next) {
+            if (context->device == device && !sim_stream_is_idle(stream)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* "Blocks which are not in use by a graph that is either currently executing or scheduled to
+ * execute are freed back to the operating system" (cuda.h, cuDeviceGraphMemTrim). What a graph has
+ * allocated and nobody has freed stays. */
+static void take_back(struct sim_device *device)
+{
+    struct sim_range *range = sim_range_from((CUdeviceptr)device->arena);
+    while (range && range->address < device->arena + device->arena_bytes) {
+        if (range->graph_backed && !range->graph_live) {
+            sim_pool_unback(range);
+        }
+        range = sim_range_from((CUdeviceptr)range->address + 1);
+    }
+}
+
+/* Which graphs execute is not noted, so nothing is taken while the device works. */
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     SIM_ENTER(cuDeviceGraphMemTrim);
@@ -426,6 +453,9 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
         return CUDA_ERROR_INVALID_DEVICE;
     }
     if (found->graph_pool) {
+        if (is_idle(found)) {
+            take_back(found);
+        }
         sim_pool_collect(found->graph_pool);
         sim_pool_trim(found->graph_pool, 0);
     }
