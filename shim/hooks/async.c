@@ -28,9 +28,12 @@ static CUresult forward(const struct async_call *call, struct ms_mempool *pool,
                         struct ms_device *device)
 {
     const uint32_t site = ms_site_capture(call->bytes);
+    struct ms_oom_tries tries = {0};
     uint64_t asked_bytes = 0;
-    if (!ms_mempool_charge(pool, call->bytes, &asked_bytes)) {
-        return ms_oom_refuse_piece(device, call->bytes, asked_bytes);
+    while (!ms_mempool_charge(pool, call->bytes, &asked_bytes)) {
+        if (ms_oom_refuses(device, call->bytes, asked_bytes, &tries)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     CUresult result = call->real(call);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {

@@ -99,9 +99,11 @@ static void unlock_and_settle(struct chunk *chunk) MS_RELEASE(*MS_LOCK(VMM))
 /* --- chunks ----------------------------------------------------------------------------------- */
 
 /* There is no room for a chunk. If the driver would refuse it for another reason (larger than the
- * device, wrong flags, a kind that it does not make), returns that error. */
+ * device, wrong flags, a kind that it does not make), returns that error. CUDA_SUCCESS: to be tried
+ * again. */
 static CUresult refuse(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
-                       size_t size, const CUmemAllocationProp_v1 *prop, unsigned long long flags)
+                       size_t size, const CUmemAllocationProp_v1 *prop, unsigned long long flags,
+                       struct ms_oom_tries *tries)
 {
     size_t granule = 0;
     CUresult result =
@@ -117,21 +119,28 @@ static CUresult refuse(struct ms_device *device, CUmemGenericAllocationHandle_v1
     } else {
         result = ms_chunk_kind_answer(device, prop);
     }
-    return result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY
-               ? ms_oom_refuse(device, size)
-               : result;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) {
+        result =
+            ms_oom_refuses(device, size, size, tries) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    }
+    return result;
 }
 
 static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
                                CUmemGenericAllocationHandle_v1 *handle, size_t size,
                                const CUmemAllocationProp_v1 *prop, unsigned long long flags)
 {
+    struct ms_oom_tries tries = {0};
+    CUresult result = CUDA_SUCCESS;
     chunk->site = ms_site_capture(size);
-    if (!ms_device_charge(device, chunk->owner, size, true)) {
-        free(chunk);
-        return refuse(device, handle, size, prop, flags);
+    while (!ms_device_charge(device, chunk->owner, size, true)) {
+        result = refuse(device, handle, size, prop, flags, &tries);
+        if (result != CUDA_SUCCESS) {
+            free(chunk);
+            return result;
+        }
     }
-    CUresult result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
+    result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {
         result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
     }

@@ -143,6 +143,22 @@ static ms_status_t climb(struct ms_device *device, const struct ms_request *requ
     return ms_pool_alloc(device->pool, request, block);
 }
 
+static ms_status_t climb_again(struct ms_device *device, const struct ms_request *request,
+                               struct ms_block_info *block)
+{
+    ms_status_t status = MS_ERR_NO_MEMORY;
+    int attempts = ATTEMPTS;
+    if (request->bytes > atomic_load_explicit(&device->budget.cap_bytes, memory_order_relaxed)) {
+        return status;
+    }
+    do {
+        status = climb(device, request, block);
+    } while (status == MS_ERR_NO_MEMORY && --attempts > 0 &&
+             (fits_now(device, request->bytes) || ms_spill_others_give(device, request->bytes) ||
+              ms_device_give_back(device)));
+    return status;
+}
+
 CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_stream_t stream,
                         uint64_t bytes, CUdeviceptr_v2 *out)
 {
@@ -155,27 +171,20 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
         .no_stream_waits = wants_no_waits(holder),
     };
     struct ms_block_info block;
-    ms_status_t status = MS_ERR_NO_MEMORY;
+    struct ms_oom_tries tries = {0};
+    ms_status_t status;
     ms_exports_reap();
-    if (bytes <= atomic_load_explicit(&device->budget.cap_bytes, memory_order_relaxed)) {
-        int attempts = ATTEMPTS;
-        do {
-            status = climb(device, &request, &block);
-        } while (status == MS_ERR_NO_MEMORY && --attempts > 0 &&
-                 (fits_now(device, bytes) || ms_spill_others_give(device, bytes) ||
-                  ms_device_give_back(device)));
-    }
-    if (ms_device_crosses_threshold(device)) {
-        check_pressure(device);
-    }
-    ms_status_check();
-    if (status == MS_ERR_NO_MEMORY && stream == MS_STREAM_DEVICE &&
-        ms_host_block_alloc(device, bytes, request.site, out)) {
-        return CUDA_SUCCESS;
-    }
-    if (status == MS_ERR_NO_MEMORY) {
-        return ms_oom_refuse(device, bytes);
-    }
+    do {
+        status = climb_again(device, &request, &block);
+        if (ms_device_crosses_threshold(device)) {
+            check_pressure(device);
+        }
+        ms_status_check();
+        if (status == MS_ERR_NO_MEMORY && stream == MS_STREAM_DEVICE &&
+            ms_host_block_alloc(device, bytes, request.site, out)) {
+            return CUDA_SUCCESS;
+        }
+    } while (status == MS_ERR_NO_MEMORY && !ms_oom_refuses(device, bytes, bytes, &tries));
     if (status != MS_OK) {
         return ms_result_from(status);
     }

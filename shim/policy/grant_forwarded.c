@@ -104,16 +104,19 @@ CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context
         .taking = taking,
         .undo = free_memory,
     };
-    if (forward->charged_bytes == 0 ||
-        ms_device_charge(device, MS_OWNER_FORWARDED, forward->charged_bytes, true)) {
-        return CUDA_SUCCESS;
+    const bool hopeless = !sound || cannot_be(forward);
+    struct ms_oom_tries tries = {0};
+    while (forward->charged_bytes != 0 &&
+           !ms_device_charge(device, MS_OWNER_FORWARDED, forward->charged_bytes, true)) {
+        if (hopeless || ms_oom_refuses(device, requested_bytes, forward->charged_bytes, &tries)) {
+            if (taking == MS_TAKING_SMALL) {
+                (void)small_went(device, requested_bytes);
+            }
+            forward->hopeless = hopeless;
+            return hopeless ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
-    if (taking == MS_TAKING_SMALL) {
-        (void)small_went(device, requested_bytes);
-    }
-    forward->hopeless = !sound || cannot_be(forward);
-    return forward->hopeless ? CUDA_SUCCESS
-                             : ms_oom_refuse_piece(device, requested_bytes, forward->charged_bytes);
+    return CUDA_SUCCESS;
 }
 
 bool ms_forward_retry(struct ms_forward *forward, CUresult result)

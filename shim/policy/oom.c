@@ -7,8 +7,10 @@
 
 #include "allocator/arenas/proxy.h"
 #include "allocator/base/arithmetic.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "report/trace/verdict.h"
+#include "report/trace/verdict_rule.h"
 #include "shim/device/capture.h"
 #include "shim/device/nvml.h"
 #include "shim/device/overhead.h"
@@ -398,26 +400,57 @@ CUresult ms_oom_answered(CUresult result)
     return result;
 }
 
-CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
+static CUresult refuse(struct ms_device *device, uint64_t requested_bytes,
+                       const struct ms_oom_state *state)
 {
-    struct ms_oom_state state;
-    fill(device, MS_OOM_DRIVER, requested_bytes, 0, &state);
     const bool said_before = last_refusal.device == device && last_refusal.said;
     last_refusal.device = device;
     last_refusal.asked_bytes = requested_bytes + fresh_bytes(device);
-    last_refusal.movable_bytes = state.movable_bytes;
-    last_refusal.unspilled_by = state.unspilled_by;
+    last_refusal.movable_bytes = state->movable_bytes;
+    last_refusal.unspilled_by = state->unspilled_by;
     say_group(device);
-    last_refusal.said = record(device, &state, said_before) || said_before;
+    last_refusal.said = record(device, state, said_before) || said_before;
     say_holes(device, requested_bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult ms_oom_refuse_piece(struct ms_device *device, uint64_t requested_bytes,
-                             uint64_t piece_bytes)
+CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
+{
+    struct ms_oom_state state;
+    fill(device, MS_OOM_DRIVER, requested_bytes, 0, &state);
+    return refuse(device, requested_bytes, &state);
+}
+
+/* Whether others have taken or given memory since the last try; after the first one they may
+ * have. */
+static bool goes_on(const struct ms_device *device, struct ms_oom_tries *tries)
+{
+    const struct ms_oom_tries last = *tries;
+    const uint64_t now_ns = ms_clock_ns();
+    struct ms_pool_stats stats = {0};
+    if (device->pool) {
+        ms_pool_stats(device->pool, &stats);
+    }
+    tries->calls = stats.allocations + stats.frees;
+    tries->charged_bytes = atomic_load(&device->budget.charged_bytes);
+    tries->end_ns = last.end_ns != 0 ? last.end_ns : now_ns + ms_options()->wait_ns;
+    return now_ns < tries->end_ns && (last.end_ns == 0 || last.calls != tries->calls ||
+                                      last.charged_bytes != tries->charged_bytes);
+}
+
+bool ms_oom_refuses(struct ms_device *device, uint64_t requested_bytes, uint64_t piece_bytes,
+                    struct ms_oom_tries *tries)
 {
     const bool fits = requested_bytes <= ms_budget_free_bytes(&device->budget);
-    return ms_oom_refuse(device, fits ? piece_bytes : requested_bytes);
+    const uint64_t refused_bytes = fits ? piece_bytes : requested_bytes;
+    struct ms_oom_state state;
+    fill(device, MS_OOM_DRIVER, refused_bytes, 0, &state);
+    const struct ms_verdict_terms terms = ms_verdict_terms(&state);
+    if (ms_verdict_rule(&terms) == MS_VERDICT_NOT_DEVICE && goes_on(device, tries)) {
+        return false;
+    }
+    (void)refuse(device, refused_bytes, &state);
+    return true;
 }
 
 void ms_oom_of_host(struct ms_device *device, uint64_t requested_bytes)

@@ -8,10 +8,19 @@
 /* Records that a request was refused; returns CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes);
 
-/* The same for memory that the driver takes in whole pieces, piece_bytes for this request. If only
- * the piece had no room, that is what was refused. */
-CUresult ms_oom_refuse_piece(struct ms_device *device, uint64_t requested_bytes,
-                             uint64_t piece_bytes);
+/* What had happened on the device when a request was last tried. Begins as all zeros. */
+struct ms_oom_tries {
+    uint64_t end_ns; /* CLOCK_MONOTONIC: no more tries from then on; 0: none was refused yet */
+    uint64_t calls, charged_bytes;
+};
+
+/* The same for a request that can be tried again. False, and nothing is recorded: by the figures
+ * that would be, there is room, which another thread gave back after the last try; the caller tries
+ * again. So it goes on only while other threads take and give memory, and for MEMSHIM_WAIT_MS at
+ * most. piece_bytes: what the driver takes at once for this request. If only the piece had no room,
+ * that is what was refused. */
+bool ms_oom_refuses(struct ms_device *device, uint64_t requested_bytes, uint64_t piece_bytes,
+                    struct ms_oom_tries *tries);
 
 /* The same where the driver refused page-locked host memory; recorded for the device in use. */
 void ms_oom_of_host(struct ms_device *device, uint64_t requested_bytes);

@@ -213,10 +213,14 @@ CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandl
     page->bytes = size;
     page->device = device;
     page->prop = *prop;
-    ms_status_t status = create(page);
+    struct ms_oom_tries tries = {0};
+    ms_status_t status;
+    do {
+        status = create(page);
+    } while (status == MS_ERR_NO_MEMORY && !ms_oom_refuses(device, size, size, &tries));
     if (status != MS_OK) {
         free(page);
-        return status == MS_ERR_NO_MEMORY ? ms_oom_refuse(device, size) : ms_result_from(status);
+        return ms_result_from(status);
     }
     ms_lock_acquire(MS_LOCK(PROXIES));
     page->handle = ++last_handle;
