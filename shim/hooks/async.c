@@ -23,14 +23,29 @@ struct async_call {
 
 typedef CUresult (*free_function)(CUdeviceptr_v2, CUstream);
 
-/* Allocates from one of the driver's own pools. */
+/* Whether the request fits, while a piece of the driver's pool does not, and memory of cuMemAlloc
+ * serves the program as well: every stream may use that at once, and cuMemFreeAsync frees it. Not
+ * where a peer may have access to the pool, or the pool's size is limited, and not during a
+ * capture, which may forbid the call. */
+static bool fits_apart(const struct async_call *call, const struct ms_mempool *pool,
+                       const struct ms_device *device, const struct ms_context *context)
+{
+    return pool->served && atomic_load(&pool->holder.limit_bytes) == 0 &&
+           call->bytes <= ms_budget_free_bytes(&device->budget) &&
+           context == ms_context_current() && ms_devices_used() == 1 && !ms_captures_running();
+}
+
+/* Allocates from one of the driver's own pools. context: the stream's. */
 static CUresult forward(const struct async_call *call, struct ms_mempool *pool,
-                        struct ms_device *device)
+                        struct ms_device *device, struct ms_context *context)
 {
     const uint32_t site = ms_site_capture(call->bytes);
     struct ms_oom_tries tries = {0};
     uint64_t asked_bytes = 0;
     while (!ms_mempool_charge(pool, call->bytes, &asked_bytes)) {
+        if (fits_apart(call, pool, device, context)) {
+            return ms_forward_alloc(context, MS_CHARGE_ALLOCATION, call->dptr, call->bytes);
+        }
         if (ms_oom_refuses(device, call->bytes, asked_bytes, &tries)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -80,7 +95,7 @@ static CUresult alloc(const struct async_call *call)
     }
     return pool->served && home->pool
                ? ms_grant_block(home, &pool->holder, stream.id, call->bytes, call->dptr)
-               : forward(call, pool, home);
+               : forward(call, pool, home, stream.context);
 }
 
 static CUresult real_alloc(const struct async_call *c)

@@ -15,21 +15,6 @@
     512u /* the pitch of current drivers is a multiple of this, which meets every alignment that \
             they name */
 
-/* cuMemAlloc, answered by the driver. */
-static CUresult forward_alloc(struct ms_context *context, enum ms_charge_reason reason,
-                              CUdeviceptr_v2 *dptr, size_t bytes)
-{
-    struct ms_forward forward;
-    CUresult result = ms_forward_begin(&forward, context, reason, MS_TAKING_SLABS, bytes, true);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    do {
-        result = MS_REAL(cuMemAlloc_v2)(dptr, bytes);
-    } while (ms_forward_retry(&forward, result));
-    return ms_forward_end(&forward, result, MS_SPACE_DEVICE, result == CUDA_SUCCESS ? *dptr : 0, 0);
-}
-
 /* Null if only the driver can answer the call: it is invalid, or there is no context. */
 static CUresult context_for(const void *out, uint64_t bytes, struct ms_context **context)
 {
@@ -49,10 +34,10 @@ static CUresult allocate(CUdeviceptr_v2 *dptr, size_t bytesize)
     }
     const enum ms_forwarding forwarding = ms_forwarding_of_call();
     if (forwarding == MS_FORWARDING_NCCL) {
-        return forward_alloc(context, MS_CHARGE_NCCL, dptr, bytesize);
+        return ms_forward_alloc(context, MS_CHARGE_NCCL, dptr, bytesize);
     }
     if (!context->device->pool || forwarding == MS_FORWARDING_ASKED) {
-        return forward_alloc(context, MS_CHARGE_ALLOCATION, dptr, bytesize);
+        return ms_forward_alloc(context, MS_CHARGE_ALLOCATION, dptr, bytesize);
     }
     if (ms_captures_running()) {
         result = ms_fences_ask_permission(context);

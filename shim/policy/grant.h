@@ -67,6 +67,10 @@ bool ms_forward_retry(struct ms_forward *forward, CUresult result);
 CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,
                         uint64_t name, uint64_t extent_bytes);
 
+/* All of it for cuMemAlloc, answered by the driver; the context is current. */
+CUresult ms_forward_alloc(struct ms_context *context, enum ms_charge_reason reason,
+                          CUdeviceptr_v2 *dptr, size_t bytes);
+
 struct ms_mempool;
 
 /* Notes a block from one of the driver's own pools. The pool is charged as a whole. site: the call

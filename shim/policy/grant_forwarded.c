@@ -214,6 +214,20 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
     return CUDA_SUCCESS;
 }
 
+CUresult ms_forward_alloc(struct ms_context *context, enum ms_charge_reason reason,
+                          CUdeviceptr_v2 *dptr, size_t bytes)
+{
+    struct ms_forward forward;
+    CUresult result = ms_forward_begin(&forward, context, reason, MS_TAKING_SLABS, bytes, true);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    do {
+        result = MS_REAL(cuMemAlloc_v2)(dptr, bytes);
+    } while (ms_forward_retry(&forward, result));
+    return ms_forward_end(&forward, result, MS_SPACE_DEVICE, result == CUDA_SUCCESS ? *dptr : 0, 0);
+}
+
 /* Records the slabs that this grant gave back, and returns their bytes. A slab that was charged to
  * a neighbour's site is recorded for that site. */
 static uint64_t slabs_given_back(struct ms_device *device, const struct ms_grant *grant)

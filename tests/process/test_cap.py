@@ -223,6 +223,14 @@ class Pieces(Pressed):
         self.assertEqual(refusal["verdict"], "cap")
         self.assertEqual(refusal["requested_bytes"], 32 * MIB)
 
+    def test_a_request_that_fits_lies_beside_the_pool(self) -> None:
+        cap = CONTEXT + 40 * MIB
+        seen = self.press("apart", MEMSHIM_LIMIT=cap, MEMSHIM_POOL="off")
+        self.check(seen, cap)
+        self.assertEqual(seen["refusals"], 8)
+        verdicts = {event["verdict"] for event in only_report(self.output)["oom_events"]}
+        self.assertEqual(verdicts, {"cap"})
+
 
 class BadValues(ProcessTest):
     def test_named_and_default_kept(self) -> None:

@@ -6,6 +6,8 @@
  *                         a ninth notes the most bytes in use
  *   cap_job pools         one thread makes and destroys memory pools of the driver's, two others
  *                         want the same bytes for blocks
+ *   cap_job piece         one of the driver's pools has no room for what it takes at once
+ *   cap_job apart         the same, where the request itself has room beside the pool
  *   cap_job second-context served|refused   another context, where blocks have all there is
  *   cap_job kept HOW      asks for what is there once a pool of the driver's gives back what it
  *                         keeps for nobody; HOW: block, ordered, managed or chunk
@@ -237,15 +239,55 @@ static void pools(void)
     MUST(cu.cuStreamDestroy(stream));
 }
 
+/* A pool of the program's that the driver serves, since its memory is for decompression engines
+ * (CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS, the member after maxSize since CUDA 12.8). */
+static CUmemoryPool pool_for_decompression(void)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    const unsigned short decompression = 2;
+    CUmemoryPool pool;
+    memcpy((char *)&props.maxSize + sizeof props.maxSize, &decompression, sizeof decompression);
+    MUST(cu.cuMemPoolCreate(&pool, &props));
+    return pool;
+}
+
 /* One of the driver's pools takes a piece for the first request; there is no room for another,
  * which it might take for the second. */
 static void piece(void)
 {
     CUdeviceptr blocks[2];
-    MUST(cu.cuMemAllocAsync(&blocks[0], 4 * MIB, NULL));
-    EXPECT(cu.cuMemAllocAsync(&blocks[1], 4 * MIB, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    CUmemoryPool pool = pool_for_decompression();
+    MUST(cu.cuMemAllocFromPoolAsync(&blocks[0], 4 * MIB, pool, NULL));
+    EXPECT(cu.cuMemAllocFromPoolAsync(&blocks[1], 4 * MIB, pool, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
     note_peak();
     atomic_fetch_add(&refusals, 1);
+}
+
+/* The same, where the second request gets memory that is no pool's; as often as it is freed, in
+ * every order. */
+static void apart(void)
+{
+    CUdeviceptr blocks[2], more;
+    CUstream streams[2];
+    unsigned char seen[4 * KIB];
+    for (int i = 0; i < 2; i++) {
+        MUST(cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    }
+    MUST(cu.cuMemAllocAsync(&blocks[0], 4 * MIB, streams[0]));
+    for (int i = 0; i < 8; i++) {
+        MUST(cu.cuMemAllocAsync(&blocks[1], 7 * MIB, streams[0]));
+        MUST(cu.cuMemsetD8Async(blocks[1], (unsigned char)i, 7 * MIB, streams[0]));
+        note_peak();
+        EXPECT(cu.cuMemAllocAsync(&more, 1 * MIB, streams[1]) == CUDA_ERROR_OUT_OF_MEMORY);
+        atomic_fetch_add(&refusals, 1);
+        MUST(cu.cuStreamSynchronize(streams[0]));
+        MUST(cu.cuMemcpyDtoH(seen, blocks[1] + 6 * MIB, sizeof seen));
+        EXPECT(seen[0] == i && seen[sizeof seen - 1] == i);
+        MUST(i % 2 == 0 ? cu.cuMemFree(blocks[1]) : cu.cuMemFreeAsync(blocks[1], streams[i / 4]));
+        MUST(cu.cuStreamSynchronize(streams[i / 4]));
+    }
+    MUST(cu.cuMemFreeAsync(blocks[0], streams[1]));
 }
 
 /* To the end, one step back, and on: what a program does that survives running out. */
@@ -311,21 +353,14 @@ static void second_context(bool served)
     note_peak();
 }
 
-/* A pool of the program's that the driver serves, since its memory is for decompression engines
- * (CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS, the member after maxSize since CUDA 12.8), and that
- * keeps what it had. */
+/* Such a pool that keeps what it had. */
 static void keep_in_a_pool(size_t bytes)
 {
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-    const unsigned short decompression = 2;
     cuuint64_t keep = UINT64_MAX;
-    CUmemoryPool pool;
+    CUmemoryPool pool = pool_for_decompression();
     CUstream stream;
     CUdeviceptr block;
-    memcpy((char *)&props.maxSize + sizeof props.maxSize, &decompression, sizeof decompression);
     MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cu.cuMemPoolCreate(&pool, &props));
     MUST(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
     MUST(cu.cuMemAllocFromPoolAsync(&block, bytes, pool, stream));
     MUST(cu.cuMemFreeAsync(block, stream));
@@ -550,6 +585,8 @@ int main(int argc, char **argv)
         pools();
     } else if (strcmp(argv[1], "piece") == 0) {
         piece();
+    } else if (strcmp(argv[1], "apart") == 0) {
+        apart();
     } else if (strcmp(argv[1], "kept") == 0 && argc == 3) {
         kept(argv[2]);
     } else if (strcmp(argv[1], "graph") == 0 && argc == 4) {
