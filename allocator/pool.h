@@ -125,6 +125,11 @@ ms_status_t ms_pool_mark(ms_pool_t *pool, ms_addr_t addr, bool marked);
  * Only those go whose last use the host has seen end. Returns the bytes released. Does not wait. */
 uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);
 
+/* Gives chunks back until at most charged_bytes are charged: idle ones first, then those of holes,
+ * whose room stays earmarked; so no host memory is made. Leaves more if no more is idle. Does not
+ * wait; does nothing while anything captures. */
+void ms_pool_lower(ms_pool_t *pool, uint64_t charged_bytes);
+
 /* Makes the budget have `bytes` free for a charge of the caller's. First as ms_pool_trim does, then
  * by moving what is earmarked for holes to the host, then by taking chunks out of holes, then by
  * spilling; with may_wait also by waiting for queued work, at most the configured time. False: not

@@ -101,6 +101,30 @@ uint64_t ms_pool_whole_bytes(ms_pool_t *pool)
     return bytes;
 }
 
+static uint64_t charged_beyond(const struct ms_pool *pool, uint64_t bytes)
+{
+    return ms_less(atomic_load(&pool->config.budget->charged_bytes), bytes);
+}
+
+void ms_pool_lower(ms_pool_t *pool, uint64_t charged_bytes)
+{
+    ms_growth_acquire(pool);
+    ms_ranges_give_up_whole(pool);
+    if (!pool->ops->capturing(pool->ops->ctx)) {
+        ms_work_fence(pool);
+        ms_work_poll(pool);
+        (void)release_idle(pool, charged_beyond(pool, charged_bytes));
+        if (pool->granule_bytes != 0) {
+            /* A chunk that is released leaves its room to the hole that it came from. */
+            uint64_t taken_bytes = 0;
+            (void)ms_holes_take(pool, charged_beyond(pool, charged_bytes), &taken_bytes);
+            (void)ms_backing_release_spares(pool);
+        }
+        ms_obligations_settle(pool);
+    }
+    ms_growth_release(pool);
+}
+
 /* What the budget lacks for a charge of `bytes`. */
 static uint64_t lacking_bytes(const struct ms_pool *pool, uint64_t bytes)
 {

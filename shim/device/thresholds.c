@@ -210,7 +210,7 @@ static uint64_t needed_bytes(const struct ms_device *device, uint64_t charged)
 {
     struct ms_pool_stats stats;
     ms_pool_stats(device->pool, &stats);
-    return ms_less(charged, stats.free_bytes + stats.hole_bytes + stats.earmarked_bytes);
+    return ms_less(charged, stats.free_bytes + stats.hole_bytes);
 }
 
 /* A framework that keeps what it freed is charged as much as before. Only so much of that is taken
@@ -229,8 +229,7 @@ void ms_device_ease(struct ms_device *device)
     if (needed_bytes(device, charged) > target) {
         return;
     }
-    uint64_t cap = ms_budget_limit_bytes(&device->budget);
-    (void)ms_pool_make_room(device->pool, ms_less(cap, target), false);
+    ms_pool_lower(device->pool, target);
     ms_device_check_thresholds(device);
     /* From its end on, so that one that takes long is not the program's only work. */
     const bool over = atomic_load(&device->threshold) != MS_EMERGENCY;

@@ -356,6 +356,29 @@ Test(holes, a_forwarded_charge_gets_room_out_of_holes)
     end(&scene);
 }
 
+/* Without any host memory: what is given back is the holes' cover. */
+Test(holes, charged_bytes_fall_and_the_budget_covers_the_holes)
+{
+    struct scene scene = build(0);
+    struct ms_block_info idle = rig_alloc(scene.rig, 4 * MIB, MS_STREAM_DEVICE);
+    rig_free(scene.rig, idle, MS_STREAM_DEVICE);
+    hollow(&scene);
+    cr_assert_eq(atomic_load(&scene.rig->budget.charged_bytes), 24 * MIB);
+    ms_pool_lower(scene.rig->pool, 13 * MIB);
+    check(&scene);
+    struct ms_pool_stats stats = rig_stats(scene.rig);
+    cr_assert_eq(atomic_load(&scene.rig->budget.charged_bytes), 12 * MIB, "in whole chunks");
+    cr_assert_eq(stats.free_bytes, 0, "idle ones go first");
+    cr_assert_eq(stats.unbacked_bytes, 8 * MIB);
+    cr_assert_eq(stats.earmarked_bytes, 8 * MIB);
+    ms_pool_lower(scene.rig->pool, 0);
+    cr_assert_eq(atomic_load(&scene.rig->budget.charged_bytes), 4 * MIB, "live tensors stay");
+    born(&scene, 2, 16 * MIB);
+    cr_assert_eq(atomic_load(&scene.rig->budget.charged_bytes), 20 * MIB);
+    cr_assert_eq(rig_stats(scene.rig).earmarked_bytes, 0);
+    end(&scene);
+}
+
 Test(holes, what_is_earmarked_goes_to_the_host_when_the_room_is_needed)
 {
     struct scene scene = build(HOST);
