@@ -43,16 +43,22 @@ bool ms_group_path(const char *folder, const char *name, const uint8_t uuid[16],
     return length > 0 && length < (int)MS_GROUP_PATH_BYTES && strchr(name, '/') == NULL;
 }
 
-/* Whether a file of that name is a group's of this user. */
-static bool is_groups(const char *file)
+bool ms_group_name_of(const char *path, char *name, size_t name_bytes)
 {
     char prefix[32];
+    const char *slash = strrchr(path, '/');
+    const char *file = slash != NULL ? slash + 1 : path;
     const size_t begin = (size_t)prefix_of(prefix, sizeof prefix);
     const size_t length = strlen(file);
-    return strncmp(file, prefix, begin) == 0 && length >= begin + UUID_CHARACTERS + 2 &&
-           file[length - UUID_CHARACTERS - 1] == '-' &&
-           strspn(file + length - UUID_CHARACTERS, "0123456789abcdef") == UUID_CHARACTERS &&
-           (strncmp(file + begin, "run-", 4) == 0 || strncmp(file + begin, "group-", 6) == 0);
+    if (strncmp(file, prefix, begin) != 0 || length < begin + UUID_CHARACTERS + 2 ||
+        file[length - UUID_CHARACTERS - 1] != '-' ||
+        strspn(file + length - UUID_CHARACTERS, "0123456789abcdef") != UUID_CHARACTERS ||
+        (strncmp(file + begin, "run-", 4) != 0 && strncmp(file + begin, "group-", 6) != 0)) {
+        return false;
+    }
+    (void)snprintf(name, name_bytes, "%.*s", (int)(length - begin - UUID_CHARACTERS - 1),
+                   file + begin);
+    return true;
 }
 
 /* ---- one file ---- */
@@ -183,32 +189,40 @@ uint32_t ms_group_reap(struct ms_group_region *region)
 
 /* ---- all files ---- */
 
-/* Members of another pid namespace cannot be seen from here, and may live. */
-static bool has_ended(struct ms_group_region *region)
+void ms_group_list(const char *folder, ms_group_each_t each, void *ctx)
 {
-    const bool seen = region->magic == 0 || region->pid_namespace == ms_pid_namespace();
-    return seen && ms_group_reap(region) == 0;
-}
-
-uint32_t ms_group_sweep(const char *folder)
-{
-    char path[MS_GROUP_PATH_BYTES];
+    char name[MS_GROUP_PATH_BYTES], path[MS_GROUP_PATH_BYTES];
     const char *why = NULL;
     DIR *listing = opendir(folder);
     const struct dirent *entry;
-    uint32_t gone = 0;
     while (listing != NULL && (entry = readdir(listing)) != NULL) {
         struct ms_group_file file;
-        if (!is_groups(entry->d_name) ||
+        if (!ms_group_name_of(entry->d_name, name, sizeof name) ||
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path ||
             !ms_group_file_open(path, false, &file, &why)) {
             continue;
         }
-        gone += has_ended(file.region) && unlink(path) == 0;
+        each(ctx, path, file.region);
         ms_group_file_close(&file, false);
     }
     if (listing != NULL) {
         (void)closedir(listing);
     }
+}
+
+/* Members of another pid namespace cannot be seen from here, and may live. */
+static void sweep_one(void *ctx, const char *path, struct ms_group_region *region)
+{
+    uint32_t *gone = ctx;
+    const bool seen = region->magic == 0 || region->pid_namespace == ms_pid_namespace();
+    if (seen && ms_group_reap(region) == 0 && unlink(path) == 0) {
+        (*gone)++;
+    }
+}
+
+uint32_t ms_group_sweep(const char *folder)
+{
+    uint32_t gone = 0;
+    ms_group_list(folder, sweep_one, &gone);
     return gone;
 }

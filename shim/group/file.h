@@ -35,8 +35,14 @@ void ms_group_file_close(struct ms_group_file *file, bool keep);
  * locked the file. */
 uint32_t ms_group_reap(struct ms_group_region *region);
 
-/* Removes the files of this user's groups that have no member left, each under its lock. Returns
- * how many. */
+/* Calls `each` for every region of this user's in the folder, each under its lock. */
+typedef void (*ms_group_each_t)(void *ctx, const char *path, struct ms_group_region *region);
+void ms_group_list(const char *folder, ms_group_each_t each, void *ctx);
+
+/* Removes the files of groups that have no member left. Returns how many. */
 uint32_t ms_group_sweep(const char *folder);
+
+/* Extracts the name from such a path: "run-..." or "group-...". False: it is no such path. */
+bool ms_group_name_of(const char *path, char *name, size_t name_bytes);
 
 #endif
