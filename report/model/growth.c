@@ -258,7 +258,7 @@ bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first)
 
 /* ---- rise by rise ---- */
 
-void ms_rise_add(struct ms_rise *rise, uint64_t round, uint64_t bytes, uint64_t time_ns)
+void ms_rise_add(struct ms_rise *rise, uint64_t round, uint64_t bytes, uint64_t at)
 {
     const uint64_t by = bytes > rise->bytes ? bytes - rise->bytes : 0;
     const uint64_t mean = rise->rises > 0 ? (rise->bytes - rise->first_bytes) / rise->rises : by;
@@ -268,7 +268,7 @@ void ms_rise_add(struct ms_rise *rise, uint64_t round, uint64_t bytes, uint64_t 
     }
     if (rise->rises == 0 || by < mean / 2 || by / 2 > mean) {
         *rise = (struct ms_rise){
-            .first_bytes = by > 0 ? rise->bytes : bytes, .since_ns = time_ns, .longest = 1};
+            .first_bytes = by > 0 ? rise->bytes : bytes, .since = at, .longest = 1};
     } else if (round - rise->round > rise->longest) {
         rise->longest = round - rise->round;
     }
@@ -306,7 +306,7 @@ bool ms_growth_of_pauses(const uint64_t *x, const uint64_t *bytes, size_t count,
         return false;
     }
 
-    const uint64_t since = x[rise->since_ns], last = x[count - 1];
+    const uint64_t since = x[rise->since], last = x[count - 1];
 
     return 2 * (rise->round - since) >= rise->longest * (rise->rises - 1) &&
            2 * (last - since) >= last - x[0];

@@ -61,7 +61,7 @@ struct ms_rise {
     uint64_t rises;              /* in a row, up to the last round in which the bytes changed */
     uint64_t first_bytes, bytes; /* before the first of them; now */
     uint64_t round, longest;     /* the last one's round; the most rounds from one to the next */
-    uint64_t since_ns;           /* when the first of them was found */
+    uint64_t since;              /* the first one's time, or the place of its sample */
 };
 
 struct ms_growing_site {
@@ -131,13 +131,13 @@ bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first);
 
 /* Whether they rise in a few steps alone, as what is kept of each epoch: four times or more, each by
  * about as much, about as far from each other, through half of the run and up to its end, and never
- * fall. rise: of rounds x; its since_ns is the sample of the first rise. */
+ * fall. rise: of rounds x; its `since` is the place of the first rise's sample. */
 bool ms_growth_of_pauses(const uint64_t *x, const uint64_t *bytes, size_t count,
                          struct ms_rise *rise);
 
 /* Takes the bytes at the beginning of a round. If they fall, or rise by less than half or more than
- * twice the mean, it begins anew. */
-void ms_rise_add(struct ms_rise *rise, uint64_t round, uint64_t bytes, uint64_t time_ns);
+ * twice the mean, it begins anew. at: kept in `since` if this is the first rise. */
+void ms_rise_add(struct ms_rise *rise, uint64_t round, uint64_t bytes, uint64_t at);
 
 /* Whether it still rises at round `now`: the last rise is no longer ago than the longest gap. */
 bool ms_rise_goes_on(const struct ms_rise *rise, uint64_t now);

@@ -248,7 +248,7 @@ static bool find_pauses(const struct ms_growth_clock *clock, const uint64_t *sam
     if (clock->by_time || !ms_growth_of_pauses(clock->step, samples, clock->count, rise)) {
         return false;
     }
-    slope->first = (size_t)rise->since_ns - 1;
+    slope->first = (size_t)rise->since - 1;
     slope->bytes_per_step = (double)(rise->bytes - rise->first_bytes) /
                             (double)(clock->step[clock->count - 1] - clock->step[slope->first]);
     return true;
@@ -312,7 +312,7 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
         row->error = slope.error;
         row->bytes_per_hour = per_hour(clock, &slope);
         if (rise.rises > 0) {
-            const uint64_t steps = rise.round - clock->step[rise.since_ns];
+            const uint64_t steps = rise.round - clock->step[rise.since];
             row->every = (double)steps / (double)(rise.rises - 1);
         } else {
             row->every = clock->by_time ? 0 : steps_apart(clock, samples, slope.first);

@@ -361,7 +361,7 @@ static void find_rising(struct ms_sampler *sampler, const struct ms_live_set *li
             *row = ms_sampler_growing(sampler, id, MS_GROWTH_LIKELY, MS_ROUND_CALL);
             row->held = (double)count_of(sampler, live, id);
             row->since_step = rounds->calls - site->rise.rises;
-            row->since_ns = site->rise.since_ns;
+            row->since_ns = site->rise.since;
             row->grown_bytes = grown_bytes < site->bytes ? grown_bytes : site->bytes;
         }
     }

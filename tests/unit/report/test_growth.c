@@ -271,7 +271,7 @@ Test(growth, what_is_kept_of_each_of_five_epochs)
     rise_with_pauses(16, 4096, COUNT);
     cr_assert(of_pauses(80, &found));
     cr_expect_eq(found.rises, 4, "the last epoch ends behind the last sample");
-    cr_expect_eq(found.since_ns, 16);
+    cr_expect_eq(found.since, 16);
     bytes[0] = bytes[1] = 0; /* it is set up */
     cr_assert(of_pauses(80, &found));
     cr_expect_eq(found.rises, 4);
@@ -326,7 +326,7 @@ Test(growth, rises_alike_are_counted_up_to_the_end)
     cr_expect_eq(rise.rises, 5);
     cr_expect_eq(rise.first_bytes, 0);
     cr_expect_eq(rise.bytes, 400);
-    cr_expect_eq(rise.since_ns, 10);
+    cr_expect_eq(rise.since, 10);
     cr_expect(ms_rise_goes_on(&rise, 6));
     cr_expect_not(ms_rise_goes_on(&rise, 7), "it has ceased");
 }
