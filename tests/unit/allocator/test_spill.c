@@ -333,7 +333,7 @@ static void play_with_failure(enum ms_dry_op op, uint64_t nth, bool *reached)
     rig_end(rig);
 }
 
-Test(spill, any_call_fails, .timeout = 120)
+Test(spill, any_call_fails, .timeout = 600)
 {
     uint64_t plays = 0;
     for (int op = 0; op < MS_DRY_OP_COUNT; op++) {
@@ -347,7 +347,7 @@ Test(spill, any_call_fails, .timeout = 120)
 }
 
 /* Room for a charge of the caller's is made by a spill of which a call fails. */
-Test(spill, room_is_made_while_calls_fail, .timeout = 120)
+Test(spill, room_is_made_while_calls_fail, .timeout = 600)
 {
     uint64_t plays = 0;
     for (int op = 0; op < MS_DRY_OP_COUNT; op++) {
@@ -418,7 +418,7 @@ static void play_with_two_failures(enum ms_dry_op first, enum ms_dry_op then, ui
     rig_end(rig);
 }
 
-Test(spill, two_calls_fail_on_end, .timeout = 120)
+Test(spill, two_calls_fail_on_end, .timeout = 600)
 {
     static const enum ms_dry_op ops[] = {MS_DRY_MAP, MS_DRY_SET_ACCESS, MS_DRY_UNMAP};
     for (size_t pair = 0; pair < 9; pair++) {
@@ -466,7 +466,7 @@ static uint64_t play_with_a_device_that_is_gone(uint64_t nth)
     return lost_bytes;
 }
 
-Test(spill, a_device_that_fails_for_good, .timeout = 120)
+Test(spill, a_device_that_fails_for_good, .timeout = 600)
 {
     uint64_t lost_bytes = 0;
     for (uint64_t nth = 1; nth < 60; nth++) {
@@ -829,7 +829,7 @@ Test(spill, refused_standstills_grow_rare)
 
 /* What is freed on the host's chunks waits there for the last block of its chunk, and is looked at
  * whenever memory is short: that takes time by the number of blocks, not by its square. */
-Test(spill, a_chunk_of_thousands_of_freed_blocks, .timeout = 30)
+Test(spill, a_chunk_of_thousands_of_freed_blocks, .timeout = 120)
 {
     enum {
         SMALL_BYTES = 512,

@@ -261,7 +261,7 @@ static bool play(enum ms_dry_op op, uint64_t nth, uint64_t count)
     return reached;
 }
 
-Test(spill_large, any_call_fails, .timeout = 120)
+Test(spill_large, any_call_fails, .timeout = 600)
 {
     uint64_t plays = 0;
     for (int op = 0; op < MS_DRY_OP_COUNT; op++) {
@@ -272,7 +272,7 @@ Test(spill_large, any_call_fails, .timeout = 120)
     cr_assert_gt(plays, 60);
 }
 
-Test(spill_large, calls_fail_on_end, .timeout = 120)
+Test(spill_large, calls_fail_on_end, .timeout = 600)
 {
     for (uint64_t nth = 1; play(MS_DRY_MAP, nth, 2 + nth % 40); nth++) {
     }

@@ -290,22 +290,22 @@ static void check_sums(enum want want)
     cr_assert_eq(wrong, 0, "%d wrong answers", wrong);
 }
 
-Test(sums, a_block, .timeout = 120)
+Test(sums, a_block, .timeout = 600)
 {
     check_sums(BLOCK);
 }
 
-Test(sums, a_page, .timeout = 120)
+Test(sums, a_page, .timeout = 600)
 {
     check_sums(PAGE);
 }
 
-Test(sums, a_tensor, .timeout = 120)
+Test(sums, a_tensor, .timeout = 600)
 {
     check_sums(TENSOR);
 }
 
-Test(sums, a_charge, .timeout = 120)
+Test(sums, a_charge, .timeout = 600)
 {
     check_sums(CHARGE);
 }

@@ -193,7 +193,7 @@ static void *define_some(void *ctx)
 }
 
 /* Several extents, from several threads, beside one that tells events. */
-Test(define, from_many_threads, .timeout = 60)
+Test(define, from_many_threads, .timeout = 600)
 {
     pthread_t threads[THREADS];
     struct synthetic run;
@@ -343,7 +343,7 @@ static void define_until_killed(struct shared *shared, const char *output)
     }
 }
 
-Test(define, killed_at_any_moment, .timeout = 60)
+Test(define, killed_at_any_moment, .timeout = 600)
 {
     const char *output = synthetic_folder();
     struct shared *shared =

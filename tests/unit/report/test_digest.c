@@ -237,7 +237,7 @@ static void expect_held(const struct ms_model *model, const struct ms_digest_mom
     cr_assert_eq(seen, expected);
 }
 
-Test(digest, a_bounded_trace_tells_what_a_whole_one_tells, .timeout = 60)
+Test(digest, a_bounded_trace_tells_what_a_whole_one_tells, .timeout = 600)
 {
     static struct run small, large;
     struct ms_model *bounded = run_steps(&small, 1 * MIB, 4000);
@@ -265,7 +265,7 @@ Test(digest, a_bounded_trace_tells_what_a_whole_one_tells, .timeout = 60)
     ms_model_delete(whole);
 }
 
-Test(digest, who_held_what_at_each_out_of_memory_is_kept, .timeout = 60)
+Test(digest, who_held_what_at_each_out_of_memory_is_kept, .timeout = 600)
 {
     static struct run run;
     struct ms_model *model = run_steps(&run, 1 * MIB, 4000);
@@ -309,7 +309,7 @@ static void expect_moment(const struct ms_survey_device *device, size_t oom, con
     cr_assert_eq(moment->live_bytes, expected);
 }
 
-Test(digest, the_survey_begins_with_what_was_live, .timeout = 60)
+Test(digest, the_survey_begins_with_what_was_live, .timeout = 600)
 {
     static struct run run;
     struct ms_model *model = run_steps(&run, 1 * MIB, 4000);
@@ -351,7 +351,7 @@ static void expect_whole(const struct ms_model *model, const char *when)
     cr_assert_eq(live, ms_counters_live(&sums->now), "%s", when);
 }
 
-Test(digest, killed_while_windows_are_recycled, .timeout = 120)
+Test(digest, killed_while_windows_are_recycled, .timeout = 600)
 {
     struct shared {
         char dir[PATH_MAX];
@@ -402,7 +402,7 @@ Test(digest, killed_while_windows_are_recycled, .timeout = 120)
     cr_assert_gt(digests, KILLS / 4, "%lu", digests);
 }
 
-Test(digest, a_full_disk_is_a_smaller_trace, .timeout = 60)
+Test(digest, a_full_disk_is_a_smaller_trace, .timeout = 600)
 {
     const struct rlimit limit = {6 * MIB, 6 * MIB};
     static struct run run;

@@ -81,7 +81,7 @@ static void check(const struct shared *shared)
     ms_model_delete(model);
 }
 
-Test(kill, nothing_that_was_told_is_missing, .timeout = 120)
+Test(kill, nothing_that_was_told_is_missing, .timeout = 600)
 {
     const char *output = synthetic_folder();
     struct shared *shared =
@@ -185,7 +185,7 @@ static uint64_t packed_events(const char *dir)
     return count;
 }
 
-Test(kill, what_was_told_and_not_packed, .timeout = 60)
+Test(kill, what_was_told_and_not_packed, .timeout = 600)
 {
     const uint64_t churned[] = {0, 1, 50, PACKED - BEGUN, PACKED - BEGUN + 1, 5 * PACKED + 7};
     char *dir = mmap(NULL, PATH_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -41,7 +41,7 @@ static size_t told_to(int fd, int from)
     return got > 0 ? (size_t)got : 0;
 }
 
-Test(progress, only_a_terminal_sees_it, .timeout = 60)
+Test(progress, only_a_terminal_sees_it, .timeout = 600)
 {
     int master = -1, slave = -1, pipes[2];
 
@@ -53,7 +53,7 @@ Test(progress, only_a_terminal_sees_it, .timeout = 60)
     cr_assert_gt(told_to(slave, master), 0);
 }
 
-Test(progress, of_several_traces, .timeout = 60)
+Test(progress, of_several_traces, .timeout = 600)
 {
     int master = -1, slave = -1;
     char seen[4096] = "";

@@ -108,7 +108,7 @@ static void *churn(void *ctx)
 }
 
 /* A reader beside a writer that takes the windows away under its eyes. */
-Test(recycle, read_while_windows_are_recycled, .timeout = 60)
+Test(recycle, read_while_windows_are_recycled, .timeout = 600)
 {
     struct ms_trace_config config = synthetic_config(synthetic_folder());
     pthread_t writer;

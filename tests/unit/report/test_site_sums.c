@@ -277,7 +277,7 @@ static void expect_aggregate(const ms_site_table_t *table, uint8_t device,
     cr_assert_eq(all.pinned_bytes, sums->now.host_pinned_bytes);
 }
 
-Test(site_sums, random_streams_against_a_recount_and_the_aggregate, .timeout = 120)
+Test(site_sums, random_streams_against_a_recount_and_the_aggregate, .timeout = 600)
 {
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         static struct ms_aggregate sums[DEVICES];
@@ -301,7 +301,7 @@ Test(site_sums, random_streams_against_a_recount_and_the_aggregate, .timeout = 1
 
 /* Records are missing: the sums that are told instead are believed, and still add up from then on,
  * wherever the gap was. */
-Test(site_sums, after_a_gap_the_sums_still_add_up, .timeout = 120)
+Test(site_sums, after_a_gap_the_sums_still_add_up, .timeout = 600)
 {
     for (uint64_t seed = 1; seed <= 200; seed++) {
         static struct ms_aggregate sums;

@@ -428,7 +428,7 @@ static void make_forms(struct ms_model *model)
 
 /* A flipped bit under the checksum costs the extent, and is said; behind a forged one it is met by
  * whoever reads the definitions. */
-Test(sites_report, damaged_definitions, .timeout = 120)
+Test(sites_report, damaged_definitions, .timeout = 600)
 {
     ms_trace_t *trace = begin();
     char path[PATH_MAX + 32];

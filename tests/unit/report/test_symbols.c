@@ -256,7 +256,7 @@ static bool ask_all(const char *path)
     return ask_module(path, sample_whole_id, NULL, true);
 }
 
-Test(symbols, cut_and_hostile_files_do_no_harm, .timeout = 120)
+Test(symbols, cut_and_hostile_files_do_no_harm, .timeout = 600)
 {
     size_t bytes;
     char *from = synthetic_read(sample_path("whole/plain"), &bytes);
@@ -295,7 +295,7 @@ Test(symbols, cut_and_hostile_files_do_no_harm, .timeout = 120)
 }
 
 /* A pipe in place of debugging information keeps the reader waiting. */
-Test(symbols, a_reader_that_never_ends_is_ended, .timeout = 60)
+Test(symbols, a_reader_that_never_ends_is_ended, .timeout = 600)
 {
     struct ms_module_definition module = {.id = 1, .build_id_bytes = SAMPLE_ID_BYTES};
     const struct ms_symbols_listener listener = {NULL, on_symbol, on_source};

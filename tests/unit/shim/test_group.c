@@ -42,7 +42,7 @@ static void drop_folder(void)
     (void)rmdir(folder);
 }
 
-TestSuite(group, .init = make_folder, .fini = drop_folder, .timeout = 60);
+TestSuite(group, .init = make_folder, .fini = drop_folder, .timeout = 600);
 
 static struct ms_group_wish wish(void)
 {
