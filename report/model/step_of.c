@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The step of a run in which something happened, and how many had ended by then. */
-#include "report/model/verdict_report.h"
+/* Finds steps by their times: those that the program told, or else those that were found. */
+#include "report/model/step_of.h"
 
 static uint64_t recorded_step_at(const struct ms_model_steps *steps, uint64_t time_ns)
 {

@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's verdict: the sentence of the moment, refined with results from the whole run: the
- * site that grew, the largest holders, a cap that would have been enough. */
+/* The report's verdict: the sentence of the moment, refined with results from the whole run: what
+ * grew, which batch would have fitted, how the step compares with those before it. */
 #ifndef MEMSHIM_REPORT_MODEL_VERDICT_REPORT_H
 #define MEMSHIM_REPORT_MODEL_VERDICT_REPORT_H
 
-#include "allocator/base/buffer.h"
 #include "report/model/model.h"
 #include "report/model/survey.h"
 
-/* A line of code, and the memory of its sites at one moment. */
-struct ms_held_line {
-    struct ms_buffer text; /* ended by a zero byte */
-    uint64_t bytes;
-    uint64_t kind_bytes[MS_KIND_COUNT];
-    uint8_t kind; /* enum ms_kind: of the largest of them */
-};
-
-/* MEMSHIM_TORCH=off: the line that asked for most of the live bytes, in so many segments. It may be
- * growth, or one call that needs them all. */
+/* MEMSHIM_TORCH=off: the line that asked for most of the live bytes, and in how many segments. It
+ * may be growth, or one call that needs them all. */
 struct ms_repeated {
     uint64_t segments, bytes;
     uint64_t over_ns; /* from the first to the last */
@@ -74,45 +65,5 @@ bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *
 
 /* The index of ms_model_fatal_oom; SIZE_MAX: there is none. */
 size_t ms_judged_fatal(const struct ms_model *model);
-
-/* A site with pinned host memory: at the end, and at most. */
-struct ms_pinned_line {
-    uint32_t site;
-    uint64_t bytes, peak_bytes;
-};
-
-/* The sites with the most of it first. Free with ms_buffer_free. */
-void ms_pinned_lines(const struct ms_model *model, int device, struct ms_buffer *lines);
-
-static inline size_t ms_pinned_line_count(const struct ms_buffer *lines)
-{
-    return lines->bytes / sizeof(struct ms_pinned_line);
-}
-
-/* The number of the step at that time, from 1; 0: steps are unknown. */
-uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns);
-
-/* The step in which it happened: where the optimizer asked, the step that this ends. */
-uint64_t ms_step_of_oom(const struct ms_model *model, const struct ms_model_oom *oom);
-
-/* How many steps had ended by then. UINT64_MAX: unknown, as of steps that the program numbers, or
- * of which only the beginnings are seen. */
-uint64_t ms_steps_completed(const struct ms_model *model, const struct ms_model_oom *oom);
-
-/* The lines of code with the most memory at the moment, the largest first, at most `room`. Returns
- * their number. Free with ms_held_lines_free. kind: only memory of that kind; MS_KIND_COUNT:
- * all. */
-size_t ms_held_lines(const struct ms_model *model, int device,
-                     const struct ms_survey_moment *moment, int kind, struct ms_held_line *lines,
-                     size_t room);
-void ms_held_lines_free(struct ms_held_line *lines, size_t count);
-
-/* "BYTES (PART OF LIVE) LINE   KIND"; in place of the kind "segments", if only these are seen. */
-void ms_held_line_add(const struct ms_model *model, const struct ms_held_line *line,
-                      uint64_t live_bytes, struct ms_buffer *out);
-
-/* A kind's name in such lines. If the run ended before its second backward pass, other persistent
- * memory is only known to be kept so far. */
-const char *ms_held_kind_name(const struct ms_model *model, enum ms_kind kind);
 
 #endif

@@ -2,6 +2,7 @@
 /* report.txt: what helps after an out-of-memory, which is the answer's line `next`. */
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
+#include "report/model/held_lines.h"
 #include "report/model/leaks.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"

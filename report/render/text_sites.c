@@ -5,7 +5,7 @@
 
 #include "allocator/base/units.h"
 #include "report/model/site_rows.h"
-#include "report/model/verdict_report.h"
+#include "report/model/step_of.h"
 #include "report/render/sites.h"
 
 #define LISTED_LINES 12

@@ -8,7 +8,6 @@
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
 #include "report/model/model.h"
-#include "report/model/verdict_report.h"
 #include "report/trace/verdict_rule.h"
 
 #define MILLIONTHS 1000000

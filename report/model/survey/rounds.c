@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/model/step_of.h"
 #include "report/model/survey/state.h"
-#include "report/model/verdict_report.h"
 
 #define MOST_LET_GO 8u /* 1/n of what a site keeps may be freed again */
 /* One step may call a model several times; this many calls without a backward pass are more. */

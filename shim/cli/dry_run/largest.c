@@ -8,7 +8,7 @@
 
 #include "allocator/base/clock.h"
 #include "report/model/site_rows.h"
-#include "report/model/verdict_report.h"
+#include "report/model/step_of.h"
 
 struct site_largest {
     uint64_t bytes, time_us;

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "dying.h"
+#include "report/model/held_lines.h"
 #include "report/model/held_way.h"
 #include "report/render/sites.h"
 

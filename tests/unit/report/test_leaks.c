@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "dying.h"
+#include "report/model/held_lines.h"
 #include "report/model/site_rows.h"
 
 TestSuite(leaks, .init = begin, .fini = end);
