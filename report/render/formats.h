@@ -3,6 +3,8 @@
 #ifndef MEMSHIM_REPORT_RENDER_FORMATS_H
 #define MEMSHIM_REPORT_RENDER_FORMATS_H
 
+#include <limits.h>
+
 #include "allocator/base/buffer.h"
 #include "allocator/base/json.h"
 #include "report/model/model.h"
@@ -43,11 +45,16 @@ void ms_folded_add(struct ms_buffer *out, const struct ms_model *model, const ch
  * MS_PAGE_MOST_BYTES however long the run was. */
 #define MS_PAGE_MOST_BYTES (UINT64_C(5) << 20)
 
+/* In the folder of a run that was dry: the cards that it fits, for the pages of the run. Written by
+ * memshim dry-run (ms_dry_cards_json), before them. */
+#define MS_PAGE_CARDS "cards.json"
+
 struct ms_page {
     struct ms_json json;
-    size_t share_bytes; /* the room of each process */
-    size_t left_out;    /* processes that do not fit, whatever is left out */
-    bool no_source;     /* without lines of source */
+    char run_dir[PATH_MAX]; /* of the first process */
+    size_t share_bytes;     /* the room of each process */
+    size_t left_out;        /* processes that do not fit, whatever is left out */
+    bool no_source;         /* without lines of source */
 };
 
 struct ms_merged;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The page: page/page.html around the data, which is one JSON document. Names are inert in it, as
  * json.h promises, and the page's script inserts them as text only. */
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "allocator/base/arithmetic.h"
@@ -25,6 +27,7 @@
 #define MOST_MOVES      2000
 #define MOST_SOURCES    24
 #define COARSE          32    /* there is little room: less than for 1/n of the usual amounts */
+#define CARDS_BYTES     16384 /* for the table of cards of a dry run */
 #define ENDING_BYTES    65536 /* for everything around the processes: the run's own members */
 
 /* ---- the timeline ---- */
@@ -246,6 +249,25 @@ static void add_process(struct ms_json *json, const struct ms_model *model, size
     ms_frame_table_free(&frames);
 }
 
+/* ---- the run ---- */
+
+/* As text, because the file may be anything by now. Null: the run was not dry. */
+static void add_cards(struct ms_json *json, const char *run_dir)
+{
+    char path[PATH_MAX + sizeof("/" MS_PAGE_CARDS)], text[CARDS_BYTES];
+    FILE *file;
+    size_t bytes = 0;
+
+    (void)snprintf(path, sizeof(path), "%s/" MS_PAGE_CARDS, run_dir);
+    file = fopen(path, "re");
+    if (file) {
+        bytes = fread(text, 1, sizeof(text) - 1, file);
+        (void)fclose(file);
+    }
+    text[bytes] = '\0';
+    ms_json_text(json, "cards", bytes > 0 ? text : NULL);
+}
+
 void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes, bool no_source)
 {
     const size_t around = ms_page_head_bytes + ms_page_tail_bytes + ENDING_BYTES;
@@ -266,7 +288,12 @@ bool ms_page_add(struct ms_page *page, const struct ms_model *model)
     struct ms_buffer *out = page->json.out;
     const struct ms_json before = page->json;
     const size_t start = out->bytes;
+    const char *folder = strrchr(model->dir, '/');
 
+    if (!page->run_dir[0] && folder) {
+        (void)snprintf(page->run_dir, sizeof(page->run_dir), "%.*s", (int)(folder - model->dir),
+                       model->dir);
+    }
     for (size_t scale = 1; scale <= MOST_SITES / FEWEST_SITES; scale *= 2) {
         add_process(&page->json, model, scale, page->no_source);
         if (out->bytes - start <= page->share_bytes) {
@@ -285,6 +312,7 @@ void ms_page_end(struct ms_page *page, const struct ms_merged *merged)
 
     ms_json_close(json, ']');
     ms_json_count(json, "processes_left_out", page->left_out);
+    add_cards(json, page->run_dir);
     ms_json_open(json, "run", '{');
     ms_merged_json_run(merged, json);
     ms_json_close(json, '}');

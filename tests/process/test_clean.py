@@ -29,6 +29,7 @@ class Clean(ProcessTest):
     def test_by_age(self) -> None:
         old, young = self.made("old", days=40), self.made("young", days=20)
         newest = self.made("newest")
+        (old / "cards.json").write_text("{}")  # of a dry run
         said = self.clean("--keep", "30d").stdout
         self.assertEqual(run_folders(self.output), sorted([newest, young]))
         self.assertIn(str(old), said)

@@ -15,8 +15,10 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+from browser import Browser, find_chromium
 from dry_run import CLI, MIB, PROGRAM, DryRunTest
 from machine import BUILD, ROOT, TIMEOUT_S, run
+from test_page import embedded
 
 # Reads back what the host wrote, a copy of that, what a memset wrote, and what nobody did.
 READER = """
@@ -170,6 +172,33 @@ class DryRun(DryRunTest):
         self.assertTrue(all(all(card["fits"].values()) for card in answer["cards"]))
         self.assertTrue(Path(answer["report"]).is_relative_to(self.folder))
         self.assertTrue(list(Path(answer["report"]).glob("*/*/report.txt")))
+
+    def test_cards_in_the_page(self) -> None:
+        """Of the run: the table of the answer."""
+        _, answer = self.answer("--gpu", "t4", *self.program())
+        (folder,) = [path for path in Path(answer["report"]).iterdir() if not path.is_symlink()]
+        page = embedded(folder / "report.html")
+        self.assertEqual(json.loads(page["cards"])["cards"], answer["cards"])
+        chromium = find_chromium()
+        if not chromium:
+            self.skipTest("there is no Chromium")
+        browser = Browser(chromium)
+        self.addCleanup(browser.close)
+        browser.open(folder / "report.html")
+        browser.wait_for("document.body.dataset.shown === 'whole'")
+        rows = browser.ask(
+            "[...document.querySelectorAll('#card-rows tbody tr')]"
+            ".map((row) => [...row.cells].map((cell) => cell.textContent))"
+        )
+        self.assertEqual(len(rows), len(answer["cards"]))
+        self.assertEqual(rows[0][:4], ["T4", "14.58 GiB", "fits", "fits"])
+        self.assertEqual(rows[0][4], f"fits from {answer['cards'][0]['fraction']}")
+        (folder / "cards.json").write_text("{</script>")
+        run([CLI, "report", folder, "--format", "html", "--output", folder / "again.html"]).check()
+        browser.open(folder / "again.html")
+        browser.wait_for("document.body.dataset.shown === 'whole'")
+        self.assertEqual(browser.ask("document.querySelectorAll('#cards table').length"), 0)
+        self.assertEqual(browser.complaints, [])
 
     def test_processors(self) -> None:
         """By the card, as NVIDIA's table has them: kernels that need more shared memory than one of

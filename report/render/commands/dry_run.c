@@ -590,6 +590,24 @@ static void add_card_json(const struct ms_dry_answer *answer, size_t index, stru
     ms_json_close(json, '}');
 }
 
+static void add_cards_json(const struct ms_dry_answer *answer, struct ms_json *json)
+{
+    ms_json_open(json, "cards", '[');
+    for (size_t i = 0; ms_dry_rank_count(answer) > 0 && i < answer->card_count; i++) {
+        add_card_json(answer, i, json);
+    }
+    ms_json_close(json, ']');
+}
+
+void ms_dry_cards_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
+{
+    struct ms_json json = {.out = out, .dense = true};
+
+    ms_json_open(&json, NULL, '{');
+    add_cards_json(answer, &json);
+    ms_json_close(&json, '}');
+}
+
 static void add_nccl_json(const struct ms_card *card, struct ms_json *json)
 {
     const struct ms_card_nccl nccl = ms_card_nccl(card);
@@ -653,11 +671,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_json_count(&json, "cudnn_convolution_bytes_missed", answer->cudnn.missed_bytes);
     }
     ms_dry_values_json(answer, &json);
-    ms_json_open(&json, "cards", '[');
-    for (size_t i = 0; ms_dry_rank_count(answer) > 0 && i < answer->card_count; i++) {
-        add_card_json(answer, i, &json);
-    }
-    ms_json_close(&json, ']');
+    add_cards_json(answer, &json);
     ms_json_close(&json, '}');
     ms_buffer_add(out, "\n");
 }

@@ -151,6 +151,9 @@ struct ms_dry_card_row ms_dry_card_row(const struct ms_dry_answer *answer, size_
 void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out);
 void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out);
 
+/* The cards alone, as in that (`cards`), for the pages of the run (MS_PAGE_CARDS). */
+void ms_dry_cards_json(const struct ms_dry_answer *answer, struct ms_buffer *out);
+
 /* ---- several batches ---- */
 
 #define MS_DRY_BATCHES 16u

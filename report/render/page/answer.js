@@ -90,6 +90,40 @@ function rankTable(view) {
   ]);
 }
 
+// As the answer of a dry run has them.
+function cardsOf({ cards }) {
+  try {
+    return JSON.parse(cards)?.cards ?? [];
+  } catch {
+    return [];
+  }
+}
+
+function underMemshim({ fits, fraction, spilled_bytes: spilled, spilling_ns_per_step: ns }) {
+  if (fits.memshim) return `fits from ${fraction}`;
+  return spilled ? `spills ${bytesText(spilled)}, ${durationText(ns)} or more a step` : "no";
+}
+
+// Of a dry run: on which cards it fits, and how large its batch may be there.
+function cardTable({ data }) {
+  const rows = cardsOf(data).filter(({ fits }) => fits).map((card) => ({
+    ...card,
+    torch: card.fits.torch ? "fits" : "no",
+    expandable: card.fits.expandable ? "fits" : "no",
+    memshim: underMemshim(card),
+    largest: card.batch_factor.memshim || null,
+  }));
+  if (rows.length === 0) return null;
+  return table("card-rows", "Cards", rows, [
+    { key: "name", title: "Card" },
+    { key: "total_bytes", title: "Memory", number: bytesText },
+    { key: "torch", title: "PyTorch alone" },
+    { key: "expandable", title: "Expandable segments" },
+    { key: "memshim", title: "Under memshim" },
+    { key: "largest", title: "Largest batch", number: (factor) => `${factorText(factor)}\u00a0\u00d7` },
+  ], { explanation: "Of the dry run: with each card's memory, the smallest MEMSHIM_FRACTION that serves, and the largest batch under memshim, in parts of this run's." });
+}
+
 function showAnswer(view) {
   const { report, device } = view;
   const process = report.process;

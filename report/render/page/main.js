@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const THEMES = ["auto", "light", "dark"];
-const SECTIONS = ["timeline", "leaks", "figures", "moment", "flame", "ledgers", "headroom", "map", "pinning", "tables"];
+const SECTIONS = ["cards", "timeline", "leaks", "figures", "moment", "flame", "ledgers", "headroom", "map", "pinning", "tables"];
 
 function storedTheme() {
   try {
@@ -137,6 +137,7 @@ function show(chosen, index) {
       replace("timeline", element("p", { class: "explanation" },
         "This memshim was built without d3, which draws the charts: the tables are here, the timeline is in timeline.json."));
     }
+    replace("cards", cardTable(view));
     replace("figures", device ? [rankTable(view), ...heading("Figures"), figuresOf(device)] : rankTable(view));
     replace("ledgers", device ? ledgerTable(view) : null);
     replace("pinning", device ? [pinTable(view), arenaTable(view)] : null);

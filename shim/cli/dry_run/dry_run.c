@@ -111,6 +111,7 @@ static int run_and_read(const struct ms_dry_call *call, char *const *argv, const
     status = ms_dry_once(call, argv, output, answer);
     if (status < 0) {
         read_traces(output, answer);
+        ms_dry_save_cards(output, answer);
         ms_finish_runs(output, start, false);
     }
     return status;

@@ -14,6 +14,7 @@
 #include "report/model/site_rows.h"
 #include "report/model/survey/take.h"
 #include "report/read/traces.h"
+#include "report/render/formats.h"
 #include "report/replay/course.h"
 #include "shim/cli/dry_run/largest.h"
 #include "shim/cli/dry_run/values.h"
@@ -210,6 +211,31 @@ void ms_dry_read(const char *output, struct ms_dry_answer *answer)
         ms_dry_values_sort(answer);
     }
     ms_buffer_free(&traces);
+}
+
+/* Beside the folders of the run's processes. */
+static void save_beside(const struct ms_buffer *cards, const char *process)
+{
+    const char *folder = strrchr(process, '/');
+    char path[PATH_MAX + sizeof(MS_PAGE_CARDS)];
+
+    if (folder) {
+        (void)snprintf(path, sizeof(path), "%.*s/" MS_PAGE_CARDS, (int)(folder - process), process);
+        (void)ms_buffer_save(cards, path); /* else the pages are without them */
+    }
+}
+
+void ms_dry_save_cards(const char *output, const struct ms_dry_answer *answer)
+{
+    struct ms_buffer traces = {0}, cards = {0};
+    char why[WHY_BYTES];
+
+    ms_dry_cards_json(answer, &cards);
+    if (!cards.failed && ms_traces_find(output, &traces, why, sizeof(why))) {
+        save_beside(&cards, ms_traces_at(&traces, 0));
+    }
+    ms_buffer_free(&traces);
+    ms_buffer_free(&cards);
 }
 
 void ms_dry_answer_free(struct ms_dry_answer *answer)

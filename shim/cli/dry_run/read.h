@@ -22,6 +22,10 @@ void ms_dry_progress(const char *output, struct ms_dry_progress *progress);
 
 /* Adds a rank for every trace there. */
 void ms_dry_read(const char *output, struct ms_dry_answer *answer);
+
+/* Puts the answer's cards where the pages of the run find them (MS_PAGE_CARDS). */
+void ms_dry_save_cards(const char *output, const struct ms_dry_answer *answer);
+
 void ms_dry_answer_free(struct ms_dry_answer *answer);
 
 #endif

@@ -16,6 +16,7 @@
 #include "allocator/base/buffer.h"
 #include "allocator/base/clock.h"
 #include "report/read/reader.h"
+#include "report/render/formats.h"
 #include "report/render/forms.h"
 #include "shim/tables/report_handover.h"
 
@@ -41,6 +42,7 @@ static bool is_ours(const char *name)
         }
     }
     return strcmp(name, MS_TRACE_FILE) == 0 || strcmp(name, MS_REPORT_LOG) == 0 ||
+           strcmp(name, MS_PAGE_CARDS) == 0 ||
            begins_and_ends(name, MS_REPORT_LOCK_PREFIX, MS_REPORT_LOCK_SUFFIX);
 }
 
