@@ -100,6 +100,17 @@ def main():
 main()
 """
 
+# Its gradients with the decay are the step's own.
+DECAY = """
+import sys, torch
+model = torch.nn.Linear(256, 256).cuda()
+optimizer = torch.optim.SGD(model.parameters(), weight_decay=0.1, foreach=True)
+for _ in range(int(sys.argv[1])):
+    model(torch.ones(8, 256, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
 # A search for the learning rate, in which no optimizer keeps anything.
 FINDER = """
 import torch
@@ -357,6 +368,16 @@ class DryRun(unittest.TestCase):
         self.assertEqual(rank["kinds"]["optimizer state"], 4 * 256 * 257)
         # Though a work space of 32 MiB was made in the first pass, and stays.
         self.assertEqual(rank["steps"], 2)
+
+    def test_a_single_step_that_makes_no_state(self) -> None:
+        """What it drops as it returns looks like state, which the answer says; after two it does
+        not."""
+        script = harness.new_cache() / "decay.py"
+        script.write_text(DECAY)
+        for steps, told in ((1, True), (2, False)):
+            done = dry_run("--", sys.executable, str(script), str(steps))
+            self.assertEqual("A single step does not show" in done.stdout, told, done.stdout)
+            self.assertEqual("no optimizer state" in done.stdout, not told, done.stdout)
 
     def test_dies_after_its_first_step(self) -> None:
         """Its state goes before its parameters, and was made all the same; the line that called

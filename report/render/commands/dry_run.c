@@ -181,6 +181,12 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_add(out, "Plain SGD makes no state. If another optimizer comes later, as after a "
                            "search for the\nlearning rate, give an N that reaches it.\n");
     }
+    if (rank && rank->steps == 1 && rank->has_state) {
+        ms_buffer_add(out,
+                      "A single step does not show what of its memory is state: that which was "
+                      "there when it asked\nfor the last time counts as state, and may have "
+                      "gone as it returned.\n");
+    }
     if (answer->end == MS_DRY_FAILED) {
         add_asked(&answer->asked, out);
     } else if (answer->end == MS_DRY_ENDED && !rank) {
