@@ -17,6 +17,7 @@ Exit status: 0 where nothing differs but what KNOWN names, 1 where more does.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import fnmatch
 import json
 import os
@@ -211,6 +212,10 @@ def start_other_rank(module: ModuleType) -> list[subprocess.Popen[bytes]]:
 
 def child(file: Path, patterns: Sequence[str], skip: set[str], before: str, to: int) -> int:
     """Runs the file's tests of these patterns that are not in `skip`, and says so to a pipe."""
+    # A library that cannot be preloaded is left out, with a line of the loader's that nobody reads.
+    preloaded = "libmemshim" in os.environ.get("LD_PRELOAD", "")
+    if preloaded and not hasattr(ctypes.CDLL(None), "memshim_version"):
+        raise SystemExit(f"memshim is not in this process: {os.environ['LD_PRELOAD']}")
     sys.argv = [str(file)]
     sys.path.insert(0, str(file.parent))
     exec(before, {})

@@ -59,11 +59,11 @@ class CutOff(unittest.TestCase):
         (self.folder / "test_cuda.py").write_text(textwrap.dedent(TESTS))
         self.log = self.folder / "found.log"
 
-    def start(self, *more: str) -> subprocess.Popen[str]:
+    def start(self, *more: str, build: Path = harness.BUILD) -> subprocess.Popen[str]:
         call = [sys.executable, str(PROGRAM), str(self.folder), "cuda", "--settings", "default"]
         return subprocess.Popen(
             [*call, "--out", str(self.log), *more],
-            env=harness.environment(),
+            env=harness.environment(MEMSHIM_BUILD=build),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -101,6 +101,16 @@ class CutOff(unittest.TestCase):
         process = self.start()
         said, _ = process.communicate(timeout=harness.TIMEOUT_S)
         self.assertIn("cuda | default | 4 tests, 3 pass without, 2 with, 2 both ways", said)
+
+    def test_a_memshim_that_is_not_there_is_no_side(self) -> None:
+        build = self.folder / "build"
+        build.mkdir()
+        (build / "simgpu").symlink_to(harness.BUILD / "simgpu")
+        process = self.start(build=build)
+        said, _ = process.communicate(timeout=harness.TIMEOUT_S)
+        self.assertIn("cuda | default | it did not come to its end", said)
+        self.assertIn("cuda | default | 4 tests, 3 pass without, 0 with, 0 both ways", said)
+        self.assertIn("memshim is not in this process: ", self.log.read_text())
 
     def test_it_goes_on(self) -> None:
         self.cut_off(signal.SIGKILL)
