@@ -129,13 +129,23 @@ static bool create_with_ours(struct pjrt_client_create *args)
     return error == NULL;
 }
 
+#define CHOICE "JAX's allocator cuda_async was chosen by memshim, "
+#define WINS   "; what " ALLOCATOR_VARIABLE " says wins"
+
+static const char *note_of(const struct pjrt_client_create *args)
+{
+    const struct pjrt_option *ahead = option_of(args, PREALLOCATE);
+    return ahead != NULL && ahead->type == PJRT_BOOL && ahead->value.boolean
+               ? CHOICE "with preallocation, as XLA_PYTHON_CLIENT_PREALLOCATE says" WINS
+               : CHOICE "without preallocation" WINS;
+}
+
 static struct pjrt_error *client_create(struct pjrt_client_create *args)
 {
-    static const char text[] = "JAX's allocator cuda_async was chosen by memshim, without "
-                               "preallocation; what " ALLOCATOR_VARIABLE " says wins";
     if (ms_process_inert() || !is_open(args) || !create_with_ours(args)) {
         return atomic_load(&real_api)->client_create(args);
     }
+    const char *text = note_of(args);
     ms_session_note(text);
     ms_log(MS_LOG_INFO, "%s", text);
     return NULL;

@@ -374,7 +374,13 @@ static void road_plugin(void)
         {OPTION("allocator", PJRT_STRING), .value.string = allocator, .count = strlen(allocator)},
         {OPTION("use_tfrt_gpu_client", PJRT_BOOL), .value.boolean = true, .count = 1},
         {OPTION("memory_fraction", PJRT_FLOAT), .count = 1}};
-    size_t count = getenv("FAKE_LIMIT") != NULL ? 4 : 3;
+    size_t count = 3;
+    if (getenv("FAKE_LIMIT") != NULL) {
+        count = 4;
+    } else if (getenv("FAKE_AHEAD") != NULL) {
+        options[count++] = (struct pjrt_option){OPTION("preallocate", PJRT_BOOL),
+                                                .value.boolean = true, .count = 1};
+    }
     struct pjrt_client_create args = {.options = options, .option_count = count};
     printf("made %d\n", api->client_create(&args) == NULL);
     int (*is_whole)(const struct pjrt_api *) =

@@ -334,6 +334,23 @@ Test(door, xlas_plugin_asks_the_driver_unless_the_user_chose)
                                  "memory_fraction=-1 ");
 }
 
+/* What it says of JAX's allocator. */
+static void check_plugins_note(const char *variables, const char *words)
+{
+    char command[1024];
+    snprintf(command, sizeof(command), "env MEMSHIM_LOG=info %s %s plugin 2>&1", variables,
+             env("PROBE"));
+    struct result result = run(env("DOOR"), command);
+    cr_assert(strstr(result.text, words), "%s: %s", variables, result.text);
+}
+
+Test(door, what_was_chosen_of_xlas_allocator_is_said)
+{
+    check_plugins_note("A=1", "cuda_async was chosen by memshim, without preallocation");
+    check_plugins_note("FAKE_AHEAD=1", "cuda_async was chosen by memshim, with preallocation");
+    check_plugins_note("FAKE_LIMIT=1", "left JAX's allocator as it is");
+}
+
 Test(door, where_xlas_plugin_refuses_the_choice_it_is_made_as_the_program_said)
 {
     check_plugin("FAKE_WITHOUT_POOLS=1", "platform_name=cuda allocator=cuda_async "
