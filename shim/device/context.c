@@ -142,6 +142,27 @@ static CUresult adopt(CUcontext handle, struct ms_context **out)
     return result;
 }
 
+/* A current context that is not the thread's last one. */
+static __attribute__((noinline)) CUresult query_other(CUcontext handle, struct ms_context **out,
+                                                      ms_stream_t *legacy)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct ms_context *green = ms_green_primary(handle, legacy);
+    if (green) {
+        *out = green;
+        return CUDA_SUCCESS;
+    }
+    last = ms_context_find(handle);
+    if (!last) {
+        result = adopt(handle, &last);
+    }
+    *out = last;
+    if (last) {
+        *legacy = last->legacy_stream;
+    }
+    return result;
+}
+
 CUresult ms_context_query_stream(struct ms_context **out, ms_stream_t *legacy)
 {
     CUcontext handle = NULL;
@@ -150,22 +171,13 @@ CUresult ms_context_query_stream(struct ms_context **out, ms_stream_t *legacy)
     if (result != CUDA_SUCCESS || !handle) {
         return result;
     }
-    if (!last || last->handle != handle || last->dead) {
-        struct ms_context *green = ms_green_primary(handle, legacy);
-        if (green) {
-            *out = green;
-            return CUDA_SUCCESS;
-        }
-        last = ms_context_find(handle);
-        if (!last) {
-            result = adopt(handle, &last);
-        }
+    struct ms_context *known = last;
+    if (__builtin_expect(!known || known->handle != handle || known->dead, 0)) {
+        return query_other(handle, out, legacy);
     }
-    *out = last;
-    if (last) {
-        *legacy = last->legacy_stream;
-    }
-    return result;
+    *out = known;
+    *legacy = known->legacy_stream;
+    return CUDA_SUCCESS;
 }
 
 CUresult ms_context_query(struct ms_context **out)
@@ -261,23 +273,6 @@ struct ms_context *ms_context_any_awaited(const struct ms_device *device)
 }
 
 /* --- uses ------------------------------------------------------------------------------------- */
-
-/* The user counts itself first and then looks whether a close is under way; the closer does the
- * reverse. So at least one of the two sees the other. */
-bool ms_context_use(struct ms_context *context)
-{
-    atomic_fetch_add(&context->users, 1);
-    if (context->dead || atomic_load(&context->closers) != 0) {
-        atomic_fetch_sub(&context->users, 1);
-        return false;
-    }
-    return true;
-}
-
-void ms_context_leave(struct ms_context *context)
-{
-    atomic_fetch_sub(&context->users, 1);
-}
 
 void ms_context_close(struct ms_context *context)
 {

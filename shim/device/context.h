@@ -67,8 +67,22 @@ static inline bool ms_context_hold_live(struct ms_context *context)
  * lasts for one driver call or for the copies of a standstill; a thread in a use waits for nothing
  * that the program does. False, and nothing to leave: the context is dead, or a call that may
  * destroy it has begun (`dead` then says how that call ended). */
-bool ms_context_use(struct ms_context *context);
-void ms_context_leave(struct ms_context *context);
+static inline void ms_context_leave(struct ms_context *context)
+{
+    atomic_fetch_sub(&context->users, 1);
+}
+
+static inline bool ms_context_use(struct ms_context *context)
+{
+    /* The user counts itself first and then looks whether a close is under way; the closer does the
+     * reverse. So at least one of the two sees the other. */
+    atomic_fetch_add(&context->users, 1);
+    if (context->dead || atomic_load(&context->closers) != 0) {
+        ms_context_leave(context);
+        return false;
+    }
+    return true;
+}
 
 /* Called before and after a call that may destroy the context: between them no use can begin. Close
  * waits for the users, at most a minute: a driver call that takes longer may be waiting for the

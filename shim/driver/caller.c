@@ -132,8 +132,8 @@ struct ms_library_facts ms_library_facts_at(const void *address)
     return (struct ms_library_facts){
         .library = range.library,
         .has_nccl = range.nccl != NULL,
-        .is_nccl =
-            range.library == MS_LIBRARY_NCCL || ms_nccl_code_has(range.nccl, (uintptr_t)address),
+        .is_nccl = range.library == MS_LIBRARY_NCCL ||
+                   (range.nccl != NULL && ms_nccl_code_has(range.nccl, (uintptr_t)address)),
         .named = range.named,
     };
 }

@@ -7,7 +7,7 @@
 #include "allocator/base/locks/lock.h"
 
 static struct ms_driver_functions functions;
-static _Atomic bool ready;
+const struct ms_driver_functions *_Atomic ms_driver_found;
 
 static void find_all(void)
 {
@@ -23,17 +23,14 @@ static void find_all(void)
 #undef FIND
 }
 
-const struct ms_driver_functions *ms_driver(void)
+const struct ms_driver_functions *ms_driver_find(void)
 {
-    ms_lock_check_driver("a function");
-    if (!atomic_load_explicit(&ready, memory_order_acquire)) {
-        ms_lock_acquire(MS_LOCK(DRIVER));
-        if (!atomic_load_explicit(&ready, memory_order_relaxed)) {
-            find_all();
-            atomic_store_explicit(&ready, true, memory_order_release);
-        }
-        ms_lock_release(MS_LOCK(DRIVER));
+    ms_lock_acquire(MS_LOCK(DRIVER));
+    if (atomic_load_explicit(&ms_driver_found, memory_order_relaxed) == NULL) {
+        find_all();
+        atomic_store_explicit(&ms_driver_found, &functions, memory_order_release);
     }
+    ms_lock_release(MS_LOCK(DRIVER));
     return &functions;
 }
 

@@ -65,9 +65,18 @@ struct ms_driver_functions {
                                      size_t *bytes); /* CUDA 12.4 */
 };
 
+extern const struct ms_driver_functions *_Atomic ms_driver_found; /* null: not looked up yet */
+__attribute__((cold)) const struct ms_driver_functions *ms_driver_find(void);
+
 /* Looked up at the first call; the same table ever after. The driver must have been found
  * before. */
-const struct ms_driver_functions *ms_driver(void);
+static inline const struct ms_driver_functions *ms_driver(void)
+{
+    const struct ms_driver_functions *found =
+        atomic_load_explicit(&ms_driver_found, memory_order_acquire);
+    ms_lock_check_driver("a function");
+    return __builtin_expect(found != NULL, 1) ? found : ms_driver_find();
+}
 
 /* The graph's nodes, for the caller to free; null if it has none or the driver refuses. */
 CUgraphNode *ms_driver_graph_nodes(CUgraph graph, size_t *count);

@@ -165,7 +165,7 @@ CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
     if (known != CUDA_SUCCESS) {
         return known;
     }
-    bool found = ms_find_block(dptr, &device, &block);
+    bool found = ms_find_block(context ? context->device : NULL, dptr, &device, &block);
     if (device) {
         /* Where no block begins, the driver might free one of our chunks. */
         return found ? free_block(context, device, &block) : CUDA_ERROR_INVALID_VALUE;

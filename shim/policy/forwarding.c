@@ -119,22 +119,25 @@ static bool line_asked(void)
     return false;
 }
 
-enum ms_forwarding ms_forwarding_of_call(void)
+static __attribute__((noinline, cold)) enum ms_forwarding by_stack(bool may_be_nccl, bool asked)
 {
-    const struct ms_library_facts caller = ms_library_facts_at(ms_caller());
-    const bool asked = ms_options()->forward != NULL;
-    struct ms_native_stack stack = {0};
-    if (caller.library == MS_LIBRARY_NCCL) {
-        return MS_FORWARDING_NCCL;
-    }
-    const bool may_be_nccl =
-        caller.has_nccl || (caller.library == MS_LIBRARY_RUNTIME && nccl_is_loaded());
-    if (may_be_nccl || asked) {
-        ms_native_capture(ms_options()->stack_depth, &stack);
-    }
+    struct ms_native_stack stack;
+    ms_native_capture(ms_options()->stack_depth, &stack);
     if (may_be_nccl && nccl_asked(&stack)) {
         return MS_FORWARDING_NCCL;
     }
     return asked && (library_asked(&stack) || line_asked()) ? MS_FORWARDING_ASKED
                                                             : MS_FORWARDING_NOT;
+}
+
+enum ms_forwarding ms_forwarding_of_call(void)
+{
+    const struct ms_library_facts caller = ms_library_facts_at(ms_caller());
+    const bool asked = ms_options()->forward != NULL;
+    if (caller.library == MS_LIBRARY_NCCL) {
+        return MS_FORWARDING_NCCL;
+    }
+    const bool may_be_nccl =
+        caller.has_nccl || (caller.library == MS_LIBRARY_RUNTIME && nccl_is_loaded());
+    return may_be_nccl || asked ? by_stack(may_be_nccl, asked) : MS_FORWARDING_NOT;
 }

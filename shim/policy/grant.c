@@ -199,8 +199,13 @@ static bool begins_in(struct ms_device *device, CUdeviceptr_v2 addr, struct ms_b
            block->addr == addr;
 }
 
-bool ms_find_block(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block)
+bool ms_find_block(struct ms_device *likely, CUdeviceptr_v2 addr, struct ms_device **device,
+                   struct ms_block_info *block)
 {
+    *device = likely;
+    if (__builtin_expect(begins_in(likely, addr, block), 1)) {
+        return true;
+    }
     *device = ms_device_holding(addr);
     bool found = begins_in(*device, addr, block);
     for (int d = 0; !*device && !found && d < MS_DEVICES_MAX; d++) {

@@ -13,9 +13,11 @@
 CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_stream_t stream,
                         uint64_t bytes, CUdeviceptr_v2 *out);
 
-/* Finds the pool's block that begins at addr; false if there is none. *device is the device whose
- * pool holds the address, even if no block begins there; null if no pool holds it. */
-bool ms_find_block(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block);
+/* Finds the pool's block that begins at addr; false if there is none. Asks the pool of `likely`
+ * (may be null) first. *device is the device whose pool holds the address, even if no block begins
+ * there; null if no pool holds it. */
+bool ms_find_block(struct ms_device *likely, CUdeviceptr_v2 addr, struct ms_device **device,
+                   struct ms_block_info *block);
 
 /* Returns the block to its pool, in the order of the stream. Asks the pool of `likely` (may be
  * null) first. False: no pool has a block that begins at addr. */
