@@ -328,13 +328,14 @@ struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_placement 
 static struct ms_range *best_fit(struct ms_pool *pool, ms_stream_t stream, uint64_t bytes,
                                  enum ms_region region)
 {
-    struct ms_range *best = ms_bins_best(&pool->orders.idle.bins[region], bytes);
-    if (stream != MS_STREAM_DEVICE && (best == NULL || best->bytes != bytes)) {
-        const struct ms_order *own = ms_orders_find(&pool->orders, stream);
-        struct ms_range *range = own == NULL ? NULL : ms_bins_best(&own->bins[region], bytes);
-        /* Prefers the stream's own memory to idle memory, which would serve everybody. */
-        if (range != NULL && (best == NULL || range->bytes <= best->bytes)) {
-            best = range;
+    /* Prefers the stream's own memory to idle memory, which would serve everybody. */
+    const struct ms_order *own =
+        stream != MS_STREAM_DEVICE ? ms_orders_find(&pool->orders, stream) : NULL;
+    struct ms_range *best = own != NULL ? ms_bins_best(&own->bins[region], bytes) : NULL;
+    if (best == NULL || best->bytes != bytes) {
+        struct ms_range *idle = ms_bins_best(&pool->orders.idle.bins[region], bytes);
+        if (idle != NULL && (best == NULL || idle->bytes < best->bytes)) {
+            best = idle;
         }
     }
     return best;

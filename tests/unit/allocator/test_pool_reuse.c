@@ -255,6 +255,22 @@ Test(pool_reuse, best_fit_takes_the_tightest)
     rig_end(rig);
 }
 
+Test(pool_reuse, a_stream_takes_its_own_memory_before_idle_memory_of_that_size)
+{
+    struct rig *rig = rig_with_streams();
+    struct ms_block_info block[2];
+    for (int k = 0; k < 2; k++) {
+        block[k] = rig_alloc(rig, 96 * KIB, S1);
+        (void)rig_alloc(rig, 64 * KIB, S1); /* keeps them apart */
+    }
+    rig_free(rig, block[0], S1);
+    (void)ms_pool_whole_bytes(rig->pool); /* sees that it is idle */
+    rig_free(rig, block[1], S1);
+    cr_assert_eq(rig_alloc(rig, 96 * KIB, S1).addr, block[1].addr);
+    cr_assert_eq(rig_alloc(rig, 96 * KIB, S2).addr, block[0].addr, "which serves everybody");
+    rig_end(rig);
+}
+
 Test(pool_reuse, a_stream_that_is_gone_leaves_its_memory_to_all)
 {
     struct rig *rig = rig_with_streams();
