@@ -60,6 +60,7 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
     ms_slab_init(&pool->segment_slab, sizeof(struct ms_segment));
     ms_slab_init(&pool->arena_slab, sizeof(struct ms_arena));
     ms_proxies_init(pool);
+    ms_waits_told(pool, 0);
     pool->live = &ms_spill_live;
     pool->epochs.current = 1;
     bool index_made = ms_index_init(&pool->index);

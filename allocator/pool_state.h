@@ -28,8 +28,9 @@ struct ms_arenas;
 struct ms_pool_counters {
     uint64_t live_blocks, live_bytes, arena_bytes, set_aside_bytes;
     uint64_t reserved_bytes, free_bytes, pending_bytes;
-    uint64_t waits_recorded,
-        waiting_recorded_bytes; /* MS_EVENT_WAITS: how many, and the last one's */
+    /* MS_EVENT_WAITS: how many; and the least and the most of pending_bytes that is near enough to
+     * the last one's. */
+    uint64_t waits_recorded, waits_least_bytes, waits_most_bytes;
     uint64_t allocations, frees, failed_allocations;
     uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;
     uint64_t quiet_granules;

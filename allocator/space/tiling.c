@@ -118,12 +118,13 @@ struct ms_range *ms_range_split(struct ms_pool *pool, struct ms_range *range, ui
     if (rest == NULL) {
         return NULL;
     }
-    *rest = (struct ms_range){.addr = range->addr + bytes,
-                              .bytes = range->bytes - bytes,
-                              .prev = range,
-                              .next = range->next,
-                              .segment = range->segment,
-                              .state = range->state};
+    /* Not all fields: clearing takes longer, and each state sets what it has besides. */
+    rest->addr = range->addr + bytes;
+    rest->bytes = range->bytes - bytes;
+    rest->prev = range;
+    rest->next = range->next;
+    rest->segment = range->segment;
+    rest->state = range->state;
     if (rest->next != NULL) {
         rest->next->prev = rest;
     }
@@ -297,14 +298,21 @@ enum {
     WAITS_OF_DEVICE = 512 /* record a change by this part of the device */
 };
 
+MS_NO_THREAD_SAFETY void ms_waits_told(struct ms_pool *pool, uint64_t bytes)
+{
+    const uint64_t part = pool->ops->total_bytes / WAITS_OF_DEVICE;
+    pool->count.waits_least_bytes = bytes > part ? bytes - part : bytes != 0;
+    pool->count.waits_most_bytes = bytes + part;
+}
+
 static __attribute__((noinline, cold)) void emit_waits(struct ms_pool *pool)
     MS_REQUIRES(ms_state_role)
 {
     struct ms_pool_counters *count = &pool->count;
-    uint64_t blocks = count->allocations + count->frees;
+    const uint64_t blocks = count->allocations + count->frees;
     if (count->waits_recorded < WAITS_RECORDED_ALWAYS + blocks / BLOCKS_A_WAIT) {
         count->waits_recorded++;
-        count->waiting_recorded_bytes = count->pending_bytes;
+        ms_waits_told(pool, count->pending_bytes);
         ms_pool_emit(pool, (struct ms_event){.kind = MS_EVENT_WAITS,
                                              .owner = MS_OWNER_POOL,
                                              .bytes = count->pending_bytes});
@@ -313,11 +321,10 @@ static __attribute__((noinline, cold)) void emit_waits(struct ms_pool *pool)
 
 static inline void note_waits(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 {
-    uint64_t now = pool->count.pending_bytes;
-    uint64_t recorded = pool->count.waiting_recorded_bytes;
-    uint64_t change = now > recorded ? now - recorded : recorded - now;
-    bool over = now == 0 && recorded != 0;
-    if (__builtin_expect(over || change > pool->ops->total_bytes / WAITS_OF_DEVICE, 0)) {
+    const struct ms_pool_counters *count = &pool->count;
+    if (__builtin_expect(count->pending_bytes < count->waits_least_bytes ||
+                             count->pending_bytes > count->waits_most_bytes,
+                         0)) {
         emit_waits(pool);
     }
 }

@@ -50,6 +50,10 @@ void ms_range_take(struct ms_pool *pool, struct ms_range *range) MS_REQUIRES(ms_
 struct ms_order *ms_range_order(struct ms_pool *pool, const struct ms_range *range)
     MS_REQUIRES(ms_state_role);
 
+/* So many bytes are known to wait. MS_EVENT_WAITS comes once pending_bytes differs from them by a
+ * part of the device, or nothing waits any more. State lock, or nobody else has the pool yet. */
+void ms_waits_told(struct ms_pool *pool, uint64_t bytes);
+
 /* Whether a request on `stream` may use the free range at once. */
 bool ms_range_usable(const struct ms_range *range, ms_stream_t stream) MS_REQUIRES(ms_state_role);
 
