@@ -90,7 +90,7 @@ static ms_status_t reuse_any(struct ms_pool *pool, const struct ms_request *requ
 
 static bool may_change_backing(struct ms_pool *pool)
 {
-    return !pool->ops->capturing(pool->ops->ctx);
+    return !ms_device_captures(pool->ops);
 }
 
 /* The sources of a fill's chunks; each includes those before it. */

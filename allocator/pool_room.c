@@ -45,7 +45,7 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
     ms_growth_acquire(pool);
     ms_ranges_give_up_whole(pool);
     uint64_t enough_bytes = excess_bytes(pool, keep_bytes);
-    if (enough_bytes > 0 && !pool->ops->capturing(pool->ops->ctx)) {
+    if (enough_bytes > 0 && !ms_device_captures(pool->ops)) {
         ms_fences_take(pool, false);
         (void)ms_fences_poll(pool);
         released_bytes = release_idle(pool, enough_bytes);
@@ -84,7 +84,7 @@ static uint64_t count_whole(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 static void see_what_is_done(struct ms_pool *pool) MS_NO_THREAD_SAFETY
 {
     if (ms_lock_try(&pool->growth)) {
-        if (!pool->ops->capturing(pool->ops->ctx)) {
+        if (!ms_device_captures(pool->ops)) {
             ms_fences_take(pool, false);
             (void)ms_fences_poll(pool);
         }
@@ -156,7 +156,7 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     ms_holes_recover(pool);
     pool->moving.refused = false;
     for (unsigned turn = 0; bytes <= atomic_load(&pool->config.budget->cap_bytes); turn++) {
-        if (lacking_bytes(pool, bytes) == 0 || pool->ops->capturing(pool->ops->ctx)) {
+        if (lacking_bytes(pool, bytes) == 0 || ms_device_captures(pool->ops)) {
             break;
         }
         ms_fences_take(pool, turn > 0);
@@ -202,7 +202,7 @@ void ms_pool_settle(ms_pool_t *pool)
 {
     struct ms_wait wait = ms_wait_begin(pool, true);
     ms_growth_acquire(pool);
-    if (!pool->ops->capturing(pool->ops->ctx)) {
+    if (!ms_device_captures(pool->ops)) {
         ms_work_fence(pool);
         ms_work_poll(pool);
         for (unsigned turn = 0; ms_wait_left_ns(&wait) > 0 && lacks_pending(pool); turn++) {
@@ -212,7 +212,7 @@ void ms_pool_settle(ms_pool_t *pool)
         }
     }
     uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
-    if (pool->granule_bytes != 0 && !pool->ops->capturing(pool->ops->ctx) &&
+    if (pool->granule_bytes != 0 && !ms_device_captures(pool->ops) &&
         ms_backing_idle_chunks(pool, free_bytes + 1) > free_bytes) {
         (void)release_idle(pool, UINT64_MAX);
     }

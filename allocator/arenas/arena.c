@@ -365,8 +365,7 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
                                   .bytes = bytes,
                                   .total_bytes = total_bytes,
                                   .site = site,
-                                  .capturing =
-                                      pool != NULL && pool->ops->capturing(pool->ops->ctx)};
+                                  .capturing = pool != NULL && ms_device_captures(pool->ops)};
     bool unbacked = false;
     ms_arenas_acquire(arenas);
     struct ms_segment *segment = segment_of(arenas, addr);

@@ -48,7 +48,7 @@ static void await_chunks(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_gr
         ms_epochs_fence(pool);
         poll_work(pool);
         if (at_hand(pool, bytes, &pending) >= bytes || !pending || ms_wait_left_ns(&wait) == 0 ||
-            pool->ops->capturing(pool->ops->ctx)) {
+            ms_device_captures(pool->ops)) {
             return;
         }
         /* Others may change backing meanwhile, so keep no spares of our own. */

@@ -160,7 +160,7 @@ static bool await_room(struct ms_pool *pool, uint64_t bytes, bool may_wait)
     struct ms_wait wait = ms_wait_begin(pool, may_wait);
     bool pending = false;
     for (unsigned turn = 0; !has_room(pool, bytes, &pending); turn++) {
-        if (!pending || pool->ops->capturing(pool->ops->ctx)) {
+        if (!pending || ms_device_captures(pool->ops)) {
             return false;
         }
         ms_fences_take(pool, turn > 0);
@@ -184,7 +184,7 @@ static bool await_room(struct ms_pool *pool, uint64_t bytes, bool may_wait)
 static ms_status_t secure_all(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t room = ms_budget_free_bytes(pool->config.budget);
-    if (room < bytes && !pool->ops->capturing(pool->ops->ctx)) {
+    if (room < bytes && !ms_device_captures(pool->ops)) {
         uint64_t taken_bytes = 0;
         (void)ms_backing_unmap_idle(pool, bytes - room, &taken_bytes);
         (void)ms_backing_release_spares(pool);

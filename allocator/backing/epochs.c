@@ -11,11 +11,6 @@
 #include "allocator/backing/wait.h"
 #include "allocator/pool_state.h"
 
-static bool capturing(struct ms_pool *pool)
-{
-    return pool->ops->capturing(pool->ops->ctx);
-}
-
 static void pop_oldest(struct ms_epochs *epochs) MS_REQUIRES(ms_growth_role)
 {
     epochs->fences--;
@@ -40,7 +35,7 @@ void ms_epochs_fence(struct ms_pool *pool)
     }
     /* The last possible epoch never ends: frees in it are never taken, which only costs memory. */
     if (epochs->fences == MS_EPOCHS_UNDER_WAY || epochs->current == MS_EPOCH_LAST ||
-        capturing(pool)) {
+        ms_device_captures(pool->ops)) {
         return;
     }
     ms_state_acquire(pool);
@@ -62,7 +57,7 @@ void ms_epochs_fence(struct ms_pool *pool)
 void ms_epochs_poll(struct ms_pool *pool)
 {
     struct ms_epochs *epochs = &pool->epochs;
-    if (epochs->fences == 0 || capturing(pool)) {
+    if (epochs->fences == 0 || ms_device_captures(pool->ops)) {
         return;
     }
     while (epochs->fences > 0 &&
@@ -82,7 +77,7 @@ bool ms_epochs_wait(struct ms_pool *pool, struct ms_wait *wait)
         ms_epochs_fence(pool);
     }
     uint64_t limit_ns = ms_wait_left_ns(wait);
-    if (epochs->fences == 0 || limit_ns == 0 || capturing(pool)) {
+    if (epochs->fences == 0 || limit_ns == 0 || ms_device_captures(pool->ops)) {
         return false;
     }
     /* Take it out of the list meanwhile, so that nobody else releases it. */

@@ -16,11 +16,6 @@ enum {
 /* How long to wait for one order while others are pending too: at first. Then longer and longer. */
 #define WAIT_SLICE_NS ((uint64_t)1000000)
 
-static bool capturing(struct ms_pool *pool)
-{
-    return pool->ops->capturing(pool->ops->ctx);
-}
-
 /* Drops a hold on a batch; the last one releases the fence, with the state lock released
  * meanwhile. */
 static void unhold(struct ms_pool *pool, struct ms_batch *batch) MS_REQUIRES(ms_state_role)
@@ -77,7 +72,7 @@ static bool poll_order(struct ms_pool *pool, struct ms_order *order) MS_REQUIRES
 
 bool ms_fences_poll(struct ms_pool *pool)
 {
-    if (capturing(pool)) {
+    if (ms_device_captures(pool->ops)) {
         return false;
     }
     bool any = false;
@@ -118,7 +113,7 @@ static void fence_sealed(struct ms_pool *pool, struct ms_order *order) MS_REQUIR
 
 void ms_fences_take(struct ms_pool *pool, bool all)
 {
-    if (capturing(pool)) {
+    if (ms_device_captures(pool->ops)) {
         return;
     }
     ms_state_acquire(pool);
@@ -154,7 +149,8 @@ static ms_status_t use_behind_wait(struct ms_pool *pool, struct ms_range *range,
 ms_status_t ms_fences_reuse_behind_wait(struct ms_pool *pool, const struct ms_request *request,
                                         uint64_t bytes, struct ms_block_info *out)
 {
-    if (request->stream == MS_STREAM_DEVICE || request->no_stream_waits || capturing(pool)) {
+    if (request->stream == MS_STREAM_DEVICE || request->no_stream_waits ||
+        ms_device_captures(pool->ops)) {
         return MS_ERR_NO_MEMORY;
     }
     ms_state_acquire(pool);

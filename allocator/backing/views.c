@@ -385,7 +385,7 @@ bool ms_views_return(struct ms_pool *pool)
 {
     bool any = false;
     struct ms_chunk **link = &pool->views;
-    if (*link == NULL || pool->ops->capturing(pool->ops->ctx)) {
+    if (*link == NULL || ms_device_captures(pool->ops)) {
         return false;
     }
     while (*link != NULL) {

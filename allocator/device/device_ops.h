@@ -9,6 +9,7 @@
 #ifndef MEMSHIM_ALLOCATOR_DEVICE_DEVICE_OPS_H
 #define MEMSHIM_ALLOCATOR_DEVICE_DEVICE_OPS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -72,8 +73,9 @@ struct ms_device_ops {
     ms_status_t (*stream_wait)(void *ctx, ms_stream_t stream, ms_fence_t fence);
     void (*fence_release)(void *ctx, ms_fence_t fence);
 
-    /* Whether a stream of the process captures at this moment; does not block. */
-    bool (*capturing)(void *ctx);
+    /* How many streams of the process capture at this moment: ms_device_captures. A variable, for
+     * every report of a tensor asks. */
+    const _Atomic int *captures;
 
     /* Called before the pool chooses what to spill: tells the pool of uses that it has not seen yet
      * (ms_pool_touch). False: there are uses that it never sees. The caller holds no lock but the
@@ -107,5 +109,10 @@ struct ms_device_ops {
     ms_status_t (*plain_alloc)(void *ctx, uint64_t bytes, ms_addr_t *out);
     ms_status_t (*plain_free)(void *ctx, ms_addr_t addr);
 };
+
+static inline bool ms_device_captures(const struct ms_device_ops *ops)
+{
+    return atomic_load(ops->captures) != 0;
+}
 
 #endif

@@ -98,6 +98,7 @@ ms_status_t ms_dry_create(const struct ms_dry_config *config, ms_dry_t **out)
     ms_dry_memory_fill_ops(&dry->ops);
     ms_dry_work_fill_ops(&dry->ops);
     ms_dry_halt_fill_ops(&dry->ops);
+    dry->ops.captures = &dry->capturing;
     if (config->costs != NULL) {
         dry->costs = *config->costs;
     }

@@ -83,7 +83,7 @@ struct ms_dry {
     uint64_t all_calls;           /* of every op */
     uint64_t fail_from, fail_end; /* the numbers of the calls of any op that fail */
     ms_status_t fail_all_status;
-    _Atomic bool capturing;
+    _Atomic int capturing;                 /* 0 or 1 */
     uint64_t others_bytes, unusable_bytes; /* see ms_dry_set_others */
     bool stalled, no_host, uses_untold;
     bool halted;

@@ -467,12 +467,6 @@ static void op_fence_release(void *ctx, ms_fence_t id)
     ms_lock_release(&dry->lock);
 }
 
-static bool op_capturing(void *ctx)
-{
-    struct ms_dry *dry = ctx;
-    return atomic_load(&dry->capturing);
-}
-
 void ms_dry_work_fill_ops(struct ms_device_ops *ops)
 {
     ops->fence_take = op_fence_take;
@@ -480,5 +474,4 @@ void ms_dry_work_fill_ops(struct ms_device_ops *ops)
     ops->fence_wait = op_fence_wait;
     ops->stream_wait = op_stream_wait;
     ops->fence_release = op_fence_release;
-    ops->capturing = op_capturing;
 }

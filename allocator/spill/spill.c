@@ -36,7 +36,7 @@ static enum ms_unmoved obstacle(struct ms_pool *pool) MS_REQUIRES(ms_growth_role
     if (pool->ops->halt == NULL || pool->granule_bytes == 0 || pool->moving.broken) {
         return MS_UNMOVED_NO_ACCESS;
     }
-    if (pool->ops->capturing(pool->ops->ctx)) {
+    if (ms_device_captures(pool->ops)) {
         return MS_UNMOVED_CAPTURE;
     }
     if (pool->obligations.no_host) {

@@ -230,7 +230,7 @@ ms_status_t ms_spill_make_whole(struct ms_pool *pool, struct ms_segment *segment
     if (pool->ops->halt == NULL || pool->moving.broken) {
         return MS_ERR_NOT_SUPPORTED;
     }
-    if (pool->ops->capturing(pool->ops->ctx)) {
+    if (ms_device_captures(pool->ops)) {
         return MS_ERR_NO_MEMORY;
     }
     ms_status_t status = make(pool, &place, properties);

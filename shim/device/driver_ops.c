@@ -300,12 +300,6 @@ static ms_status_t unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
     return ms_status_from(result);
 }
 
-static bool capturing(void *ctx)
-{
-    (void)ctx;
-    return ms_captures_running();
-}
-
 static ms_status_t plain_alloc(void *ctx, uint64_t bytes, ms_addr_t *out)
 {
     struct ms_scope scope;
@@ -372,7 +366,7 @@ CUresult ms_driver_ops_init(struct ms_device *device)
         .fence_wait = ms_fence_wait,
         .stream_wait = ms_fence_stream_wait,
         .fence_release = ms_fence_release,
-        .capturing = capturing,
+        .captures = &ms_captures,
         .halt = ms_standstill_halt,
         .resume = ms_standstill_resume,
         .copy = ms_standstill_copy,

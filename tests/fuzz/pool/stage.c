@@ -173,12 +173,6 @@ static void watch_fence_release(void *ctx, ms_fence_t fence)
     ops->fence_release(ops->ctx, fence);
 }
 
-static bool watch_capturing(void *ctx)
-{
-    const struct ms_device_ops *ops = below(ctx);
-    return ops->capturing(ops->ctx);
-}
-
 static ms_status_t watch_plain_alloc(void *ctx, uint64_t bytes, ms_addr_t *out)
 {
     const struct ms_device_ops *ops = below(ctx);
@@ -296,7 +290,6 @@ static const struct ms_device_ops watched = {
     .fence_wait = watch_fence_wait,
     .stream_wait = watch_stream_wait,
     .fence_release = watch_fence_release,
-    .capturing = watch_capturing,
     .plain_alloc = watch_plain_alloc,
     .plain_free = watch_plain_free,
 };
@@ -335,6 +328,7 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
     stage->ops.ctx = stage;
     stage->ops.granule_bytes = config->granule_bytes;
     stage->ops.total_bytes = config->total_bytes;
+    stage->ops.captures = below(stage)->captures;
     struct ms_event_sink sink = {.emit = model_event, .ctx = &stage->model};
     struct ms_pool_config pool = {.ops = &stage->ops,
                                   .budget = &stage->budget,

@@ -181,11 +181,7 @@ static inline void bare_fence_release(void *ctx, ms_fence_t fence)
     bare->fences--;
 }
 
-static inline bool bare_capturing(void *ctx)
-{
-    (void)ctx;
-    return false;
-}
+static const _Atomic int bare_captures;
 
 static inline struct bare *bare_make(uint64_t granule_bytes, uint64_t total_bytes)
 {
@@ -207,7 +203,7 @@ static inline struct bare *bare_make(uint64_t granule_bytes, uint64_t total_byte
                                        .fence_wait = bare_wait,
                                        .stream_wait = bare_stream_wait,
                                        .fence_release = bare_fence_release,
-                                       .capturing = bare_capturing};
+                                       .captures = &bare_captures};
     return bare;
 }
 
