@@ -173,6 +173,7 @@ static CUresult make(int ordinal, struct ms_device **out)
     }
     device->ordinal = (uint8_t)ordinal;
     device->handle = ordinal;
+    ms_lock_init(&device->making_primary, MS_RANK_MAKING_PRIMARY);
     ms_lock_init(&device->measuring, MS_RANK_MEASURING);
     atomic_store(&device->graph_turn, 1);
     atomic_store(&device->rdma_flag, -1);

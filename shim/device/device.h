@@ -83,6 +83,7 @@ struct ms_device {
     struct ms_pool_range ranges[MS_RANGES_MAX];
     _Atomic uint32_t range_count; /* entries of `ranges` that were ever in use */
 
+    ms_lock_t making_primary; /* of the one thread that makes the device's primary context */
     ms_lock_t measuring; /* of the one thread that measures what the driver takes (overhead.c) */
     _Atomic uint64_t first_overhead_bytes; /* what the first context that was measured took */
     _Atomic uint64_t small_bytes;          /* total of small arrays (MS_TAKING_SMALL) */

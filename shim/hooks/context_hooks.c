@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "allocator/base/cancel.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/context.h"
 #include "shim/device/device_group.h"
 #include "shim/device/driver_ops.h"
@@ -133,6 +135,38 @@ static CUresult retained(CUdevice ordinal, CUresult result)
     return result;
 }
 
+/* One thread at a time makes a device's primary context. The others wait, as they would in the
+ * driver, and then find one that exists and needs no room. */
+struct primary_turn {
+    struct ms_device *device; /* null: it exists already, or cannot be made */
+    int cancellation;
+};
+
+/* Clang cannot follow a lock that is taken only where there is a device. */
+static struct primary_turn turn_begin(CUdevice ordinal) MS_NO_THREAD_SAFETY
+{
+    struct primary_turn turn = {.cancellation = ms_cancel_hold()};
+    unsigned int flags = 0;
+    int active = 0;
+    if (!primary_of(ms_device_get(ordinal)) &&
+        ms_driver()->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS &&
+        !active) {
+        (void)ms_device_use(ordinal, &turn.device);
+    }
+    if (turn.device) {
+        ms_lock_acquire(&turn.device->making_primary);
+    }
+    return turn;
+}
+
+static void turn_end(const struct primary_turn *turn) MS_NO_THREAD_SAFETY
+{
+    if (turn->device) {
+        ms_lock_release(&turn->device->making_primary);
+    }
+    ms_cancel_let(turn->cancellation);
+}
+
 static CUresult retain(CUcontext *pctx, CUdevice dev)
 {
     unsigned int flags = 0;
@@ -162,7 +196,10 @@ static CUresult retain(CUcontext *pctx, CUdevice dev)
 
 CUresult ms_serve_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice_v1 dev)
 {
-    return retained(dev, retain(pctx, dev));
+    const struct primary_turn turn = turn_begin(dev);
+    const CUresult result = retain(pctx, dev);
+    turn_end(&turn);
+    return retained(dev, result);
 }
 
 static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice dev,
@@ -198,7 +235,10 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice
 CUresult ms_serve_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
                                    unsigned int flags)
 {
-    return retained(dev, create_green(phCtx, desc, dev, flags));
+    const struct primary_turn turn = turn_begin(dev);
+    const CUresult result = create_green(phCtx, desc, dev, flags);
+    turn_end(&turn);
+    return retained(dev, result);
 }
 
 /* --- destruction ------------------------------------------------------------------------------ */

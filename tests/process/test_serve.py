@@ -68,6 +68,9 @@ class Lives(Scenario):
     def test_contexts_at_once(self) -> None:
         self.hold("contexts_at_once")
 
+    def test_a_primary_context_for_many_threads_at_once(self) -> None:
+        self.hold("primary_at_once", MEMSHIM_LIMIT="160MiB", SIMGPU_CONTEXT_US=20000)
+
     def test_reused_stream_handle(self) -> None:
         self.hold("reused_handle")
 

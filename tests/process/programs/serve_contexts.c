@@ -136,6 +136,43 @@ void contexts_at_once(void)
     EXPECT(free_bytes() == before);
 }
 
+static pthread_barrier_t all_there;
+
+static void *retain_primary(void *unused)
+{
+    CUcontext primary = NULL;
+    CUdeviceptr at;
+    (void)pthread_barrier_wait(&all_there);
+    MUST(cuDevicePrimaryCtxRetain(&primary, device));
+    EXPECT(primary == context); /* its handle is used again */
+    MUST(cuCtxSetCurrent(primary));
+    MUST(cuMemAlloc(&at, MIB));
+    MUST(cuMemFree(at));
+    (void)pthread_barrier_wait(&all_there);
+    MUST(cuDevicePrimaryCtxRelease(device));
+    return unused;
+}
+
+/* Whoever is first makes it, and room is needed for one. */
+void primary_at_once(void)
+{
+    enum { THREADS = 8, ROUNDS = 5 };
+    pthread_t threads[THREADS];
+    MUST(cuDevicePrimaryCtxRelease(device));
+    MUST(pthread_barrier_init(&all_there, NULL, THREADS));
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < THREADS; i++) {
+            MUST(pthread_create(&threads[i], NULL, retain_primary, NULL));
+        }
+        for (size_t i = 0; i < THREADS; i++) {
+            MUST(pthread_join(threads[i], NULL));
+        }
+    }
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    settle();
+}
+
 /* A stream's handle is used again by the driver; its order is not. */
 void reused_handle(void)
 {

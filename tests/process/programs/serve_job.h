@@ -34,6 +34,7 @@ void reset(void);
 void destroyed_context(void);
 void many_contexts(void);
 void contexts_at_once(void);
+void primary_at_once(void);
 void reused_handle(void);
 void capture(void);
 
