@@ -55,15 +55,16 @@ bool ms_digest_load(struct ms_digest *digest, const void *from, size_t bytes)
            load_moments(digest->moments, &in) && ms_words_get(&in) == SIGN && !in.failed;
 }
 
-void ms_digest_take(const struct ms_digest *digest, const struct ms_event *event, uint64_t time_ns)
+void ms_digest_take(const struct ms_digest *digest, const struct ms_event *event, uint64_t time_ns,
+                    uint64_t number)
 {
     if (!ms_event_has_device(event)) {
-        ms_recorded_take(digest->steps_recorded, digest->tags, event, time_ns);
+        ms_recorded_take(digest->steps_recorded, digest->tags, event, time_ns, number);
         return;
     }
     if (event->kind == MS_EVENT_TENSOR_ALLOC || event->kind == MS_EVENT_BLOCK_ALLOC) {
         ms_site_table_enter(digest->sites,
-                            ms_steps_allocation(digest->steps, event->site, time_ns));
+                            ms_steps_allocation(digest->steps, event->site, time_ns, number));
     }
     ms_site_table_apply(digest->sites, event, time_ns);
     if (event->kind == MS_EVENT_SPILL || event->kind == MS_EVENT_PROMOTE) {

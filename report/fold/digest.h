@@ -59,8 +59,9 @@ struct ms_digest {
     struct ms_digest_moments *moments;
 };
 
-/* Adds one event, in the order of the trace. */
-void ms_digest_take(const struct ms_digest *digest, const struct ms_event *event, uint64_t time_ns);
+/* Adds one event, in the order of the trace. number: how many came before it. */
+void ms_digest_take(const struct ms_digest *digest, const struct ms_event *event, uint64_t time_ns,
+                    uint64_t number);
 
 void ms_digest_store(const struct ms_digest *digest, struct ms_buffer *out);
 

@@ -174,7 +174,7 @@ enum ms_fold_state ms_fold_some(ms_fold_t *fold, const struct ms_extent_header *
         if (fold->ooms < oom_count) {
             take_ooms(fold, ooms, oom_count);
         }
-        ms_digest_take(&fold->digest, &event, time_ns);
+        ms_digest_take(&fold->digest, &event, time_ns, fold->digest.end_event);
         fold->devices |= ms_event_has_device(&event) ? UINT64_C(1) << event.device : 0;
         fold->digest.end_event++;
         fold->digest.end_ns = time_ns;

@@ -52,7 +52,14 @@ struct ms_steps {
     struct optimizer optimizers[MOST_LINES];
     struct model_call calls[MOST_LINES];
     struct ms_buffer gaps; /* struct pass_gap */
+
+    /* Not stored: the numbers of the events whose times are above. */
+    struct {
+        uint64_t first_call, last[MOST_LINES];
+        struct ms_buffer begins[MOST_LINES], gaps; /* uint64_t */
+    } events;
 };
+#define STORED_BYTES offsetof(struct ms_steps, events)
 
 ms_steps_t *ms_steps_new(const ms_landmarks_t *landmarks)
 {
@@ -63,7 +70,8 @@ ms_steps_t *ms_steps_new(const ms_landmarks_t *landmarks)
     }
     steps->landmarks = landmarks;
     steps->first_call_ns = UINT64_MAX;
-    if (!ms_buffer_extend(&steps->gaps, sizeof(struct pass_gap))) {
+    if (!ms_buffer_extend(&steps->gaps, sizeof(struct pass_gap)) ||
+        !ms_buffer_extend(&steps->events.gaps, sizeof(uint64_t))) {
         ms_steps_delete(steps);
         return NULL;
     }
@@ -75,8 +83,10 @@ void ms_steps_delete(ms_steps_t *steps)
     if (steps) {
         for (uint32_t i = 0; i < steps->optimizer_count; i++) {
             ms_buffer_free(&steps->optimizers[i].begins.at);
+            ms_buffer_free(&steps->events.begins[i]);
         }
         ms_buffer_free(&steps->gaps);
+        ms_buffer_free(&steps->events.gaps);
         ms_pages_unmap(steps, sizeof(*steps));
     }
 }
@@ -91,8 +101,9 @@ void ms_steps_find(ms_steps_t *steps, const ms_landmarks_t *landmarks)
 /* A copy without members that are private to this process. */
 static struct ms_steps plain_of(const ms_steps_t *steps)
 {
-    struct ms_steps plain = *steps;
+    struct ms_steps plain = {0};
 
+    memcpy(&plain, steps, STORED_BYTES);
     plain.landmarks = NULL;
     plain.gaps = (struct ms_buffer){0};
     for (uint32_t i = 0; i < MOST_LINES; i++) {
@@ -105,7 +116,7 @@ void ms_steps_store(const ms_steps_t *steps, struct ms_buffer *out)
 {
     const struct ms_steps plain = plain_of(steps);
 
-    ms_words_put_bytes(out, &plain, sizeof(plain));
+    ms_words_put_bytes(out, &plain, STORED_BYTES);
     ms_words_put_buffer(out, &steps->gaps, sizeof(struct pass_gap));
     for (uint32_t i = 0; i < steps->optimizer_count; i++) {
         ms_words_put_buffer(out, &steps->optimizers[i].begins.at, sizeof(uint64_t));
@@ -117,20 +128,27 @@ bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in)
     const ms_landmarks_t *landmarks = steps->landmarks;
     struct ms_steps read;
 
-    ms_words_get_bytes(in, &read, sizeof(read));
+    ms_words_get_bytes(in, &read, STORED_BYTES);
     if (in->failed || read.optimizer_count > MOST_LINES || read.call_count > MOST_LINES ||
         read.calling > read.call_count) {
         return false;
     }
     ms_buffer_free(&steps->gaps);
+    ms_buffer_free(&steps->events.gaps);
     *steps = plain_of(&read);
     steps->landmarks = landmarks;
     ms_words_get_buffer(in, &steps->gaps, sizeof(struct pass_gap), MS_MOST_PASSES + 1);
     for (uint32_t i = 0; i < steps->optimizer_count; i++) {
-        ms_words_get_buffer(in, &steps->optimizers[i].begins.at, sizeof(uint64_t), MOST_TIMES);
+        struct ms_buffer *begins = &steps->optimizers[i].begins.at;
+
+        ms_words_get_buffer(in, begins, sizeof(uint64_t), MOST_TIMES);
+        ms_words_get_unstored(in, &steps->events.begins[i], begins->bytes);
     }
 
     const size_t gaps = steps->gaps.bytes / sizeof(struct pass_gap);
+
+    ms_words_get_unstored(in, &steps->events.gaps, gaps * sizeof(uint64_t));
+
     const uint64_t wanted = (uint64_t)steps->phase / 2 + 1;
 
     return !in->failed && gaps == (wanted <= MS_MOST_PASSES ? wanted : MS_MOST_PASSES + 1);
@@ -138,20 +156,46 @@ bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in)
 
 /* ---- as it happens ---- */
 
-static void note_time(struct times *times, uint64_t time_ns)
+void ms_begins_add(struct ms_buffer *times, struct ms_buffer *events, uint64_t time_ns,
+                   uint64_t number)
 {
-    uint64_t *all = (uint64_t *)times->at.at;
+    uint64_t *event = ms_buffer_extend(events, sizeof(*event));
+    uint64_t *time = event ? ms_buffer_extend(times, sizeof(*time)) : NULL;
 
+    if (time) {
+        *event = number;
+        *time = time_ns;
+    }
+}
+
+static void thin(struct ms_buffer *buffer, size_t kept)
+{
+    uint64_t *all = (uint64_t *)buffer->at;
+
+    for (size_t i = 0; i < kept; i++) {
+        all[i] = all[2 * i];
+    }
+    buffer->bytes = kept * sizeof(*all);
+}
+
+void ms_begins_thin(struct ms_buffer *times, struct ms_buffer *events)
+{
+    const size_t kept = times->bytes / sizeof(uint64_t) / 2;
+
+    thin(times, kept);
+    thin(events, kept);
+}
+
+static void note_begin(struct times *times, struct ms_buffer *events, uint64_t time_ns,
+                       uint64_t number)
+{
     times->every = times->every ? times->every : 1;
-    if (times->at.bytes == MOST_TIMES * sizeof(*all)) {
-        for (size_t i = 0; i < MOST_TIMES / 2; i++) {
-            all[i] = all[2 * i];
-        }
-        times->at.bytes = MOST_TIMES / 2 * sizeof(*all);
+    if (times->at.bytes == MOST_TIMES * sizeof(time_ns)) {
+        ms_begins_thin(&times->at, events);
         times->every *= 2;
     }
     if (times->count % times->every == 0) {
-        ms_buffer_append(&times->at, (const char *)&time_ns, sizeof(time_ns));
+        ms_begins_add(&times->at, events, time_ns, number);
     }
     times->count++;
 }
@@ -159,6 +203,11 @@ static void note_time(struct times *times, uint64_t time_ns)
 static struct pass_gap *this_gap(const struct ms_steps *steps)
 {
     return (struct pass_gap *)steps->gaps.at + steps->gaps.bytes / sizeof(struct pass_gap) - 1;
+}
+
+static uint64_t *this_gap_event(const struct ms_steps *steps)
+{
+    return (uint64_t *)steps->events.gaps.at + steps->events.gaps.bytes / sizeof(uint64_t) - 1;
 }
 
 static uint64_t gap_number(const struct ms_steps *steps)
@@ -184,7 +233,7 @@ static struct optimizer *find_optimizer(struct ms_steps *steps, uint32_t caller)
 }
 
 static void note_optimizer(struct ms_steps *steps, uint32_t site, const struct ms_doings *is,
-                           uint64_t time_ns)
+                           uint64_t time_ns, uint64_t number)
 {
     const uint64_t gap = gap_number(steps);
     /* Before the first pass an optimizer has nothing to update: it makes its state. */
@@ -196,9 +245,17 @@ static void note_optimizer(struct ms_steps *steps, uint32_t site, const struct m
     optimizer->torch |= is->doing == MS_DOING_OPTIMIZER;
     optimizer->site = site;
 
-    const uint64_t begin_ns = optimizer->gaps > 0 ? optimizer->last_ns : steps->first_call_ns;
+    const size_t index = (size_t)(optimizer - steps->optimizers);
+    const bool called = steps->first_call_ns != UINT64_MAX;
+    uint64_t begin_ns = called ? steps->first_call_ns : time_ns;
+    uint64_t begin = called ? steps->events.first_call : number;
 
+    if (optimizer->gaps > 0) {
+        begin_ns = optimizer->last_ns;
+        begin = steps->events.last[index];
+    }
     optimizer->last_ns = time_ns;
+    steps->events.last[index] = number;
     if (optimizer->gaps > 0 && optimizer->last_gap == gap) {
         return;
     }
@@ -208,7 +265,7 @@ static void note_optimizer(struct ms_steps *steps, uint32_t site, const struct m
     optimizer->longest = passes > optimizer->longest ? passes : optimizer->longest;
     optimizer->last_gap = gap;
     optimizer->gaps++;
-    note_time(&optimizer->begins, begin_ns == UINT64_MAX ? time_ns : begin_ns);
+    note_begin(&optimizer->begins, &steps->events.begins[index], begin_ns, begin);
 }
 
 static uint32_t find_call(struct ms_steps *steps, uint32_t caller)
@@ -224,7 +281,8 @@ static uint32_t find_call(struct ms_steps *steps, uint32_t caller)
     return steps->call_count - 1;
 }
 
-static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64_t time_ns)
+static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64_t time_ns,
+                      uint64_t number)
 {
     if (steps->calling > 0 && steps->calls[steps->calling - 1].caller == is->caller) {
         return;
@@ -232,7 +290,9 @@ static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64
 
     if (steps->first_call_ns == UINT64_MAX) {
         steps->first_call_ns = time_ns;
+        steps->events.first_call = number;
         this_gap(steps)->begin_ns = time_ns;
+        *this_gap_event(steps) = number;
     }
 
     const uint32_t index = find_call(steps, is->caller);
@@ -247,21 +307,23 @@ static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64
 }
 
 /* Passes beyond the limit share one gap. False: there is no memory. */
-static bool begin_gap(ms_steps_t *steps, uint64_t time_ns)
+static bool begin_gap(ms_steps_t *steps, uint64_t time_ns, uint64_t number)
 {
     if (steps->gaps.bytes / sizeof(struct pass_gap) <= MS_MOST_PASSES) {
-        struct pass_gap *gap = ms_buffer_extend(&steps->gaps, sizeof(*gap));
+        uint64_t *event = ms_buffer_extend(&steps->events.gaps, sizeof(*event));
+        struct pass_gap *gap = event ? ms_buffer_extend(&steps->gaps, sizeof(*gap)) : NULL;
 
         if (!gap) {
             return false;
         }
         *gap = (struct pass_gap){.begin_ns = time_ns};
+        *event = number;
     }
     steps->phase++;
     return true;
 }
 
-uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
+uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns, uint64_t number)
 {
     const struct ms_doings *is = ms_landmarks_of(steps->landmarks, site);
 
@@ -273,7 +335,7 @@ uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
         steps->calling = 0;
         return steps->phase;
     }
-    if (steps->phase % 2 == 1 && !begin_gap(steps, time_ns)) {
+    if (steps->phase % 2 == 1 && !begin_gap(steps, time_ns, number)) {
         return steps->phase;
     }
     if (is->caller == 0) {
@@ -281,11 +343,11 @@ uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
         return steps->phase;
     }
     if (is->doing == MS_DOING_FORWARD) {
-        note_call(steps, is, time_ns);
+        note_call(steps, is, time_ns, number);
         return steps->phase;
     }
     steps->calling = 0;
-    note_optimizer(steps, site, is, time_ns);
+    note_optimizer(steps, site, is, time_ns, number);
     return steps->phase;
 }
 
@@ -343,12 +405,14 @@ struct turnover {
     uint64_t count, last, longest; /* the number of the last pass; the most passes from one to the
                                       next */
     struct times begins;
+    struct ms_buffer begin_events;
 };
 
 static struct turnover find_turnover(const ms_steps_t *steps, const ms_site_table_t *table,
                                      uint64_t passes)
 {
     const struct pass_gap *gaps = (const struct pass_gap *)steps->gaps.at;
+    const uint64_t *events = (const uint64_t *)steps->events.gaps.at;
     struct turnover found = {0};
     uint64_t most = 0;
 
@@ -361,7 +425,7 @@ static struct turnover find_turnover(const ms_steps_t *steps, const ms_site_tabl
         if (ms_site_table_outlived(table, pass) < most / 2) {
             continue;
         }
-        note_time(&found.begins, gaps[pass].begin_ns);
+        note_begin(&found.begins, &found.begin_events, gaps[pass].begin_ns, events[pass]);
         if (found.count > 0) {
             found.longest = pass - found.last > found.longest ? pass - found.last : found.longest;
         }
@@ -371,14 +435,18 @@ static struct turnover find_turnover(const ms_steps_t *steps, const ms_site_tabl
     return found;
 }
 
-static void take_optimizer(const struct optimizer *optimizer, struct ms_recurrence *found)
+static void take_optimizer(const ms_steps_t *steps, const struct optimizer *optimizer,
+                           struct ms_recurrence *found)
 {
+    const struct ms_buffer *events = &steps->events.begins[optimizer - steps->optimizers];
+
     found->known = true;
     found->count = optimizer->gaps;
     found->site = optimizer->site;
     found->ended_ns = optimizer->last_ns;
     found->every = optimizer->begins.every;
     ms_buffer_append(&found->begins, optimizer->begins.at.at, optimizer->begins.at.bytes);
+    ms_buffer_append(&found->begin_events, events->at, events->bytes);
 }
 
 /* Moves its times to `found`. */
@@ -388,7 +456,8 @@ static void take_turnover(struct turnover *turnover, struct ms_recurrence *found
     found->count = turnover->count;
     found->every = turnover->begins.every;
     found->begins = turnover->begins.at;
-    turnover->begins.at = (struct ms_buffer){0};
+    found->begin_events = turnover->begin_events;
+    turnover->begins.at = turnover->begin_events = (struct ms_buffer){0};
 }
 
 static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
@@ -407,7 +476,7 @@ static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
 
     found->optimizer_site = optimizer ? optimizer->site : 0;
     if (optimizer && !(silent && drops && turnover.count > optimizer->gaps)) {
-        take_optimizer(optimizer, found);
+        take_optimizer(steps, optimizer, found);
     } else if (drops) {
         take_turnover(&turnover, found);
         /* In the gap after the last pass, whose gradients may not be dropped yet. */
@@ -416,6 +485,7 @@ static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
         found->why = "neither an optimizer nor dropped gradients were seen to recur";
     }
     ms_buffer_free(&turnover.begins.at);
+    ms_buffer_free(&turnover.begin_events);
 }
 
 static int bits(uint64_t word)

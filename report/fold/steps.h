@@ -32,8 +32,16 @@ void ms_steps_find(ms_steps_t *steps, const ms_landmarks_t *landmarks);
 void ms_steps_store(const ms_steps_t *steps, struct ms_buffer *out);
 bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in);
 
-/* Takes an allocation, in the order of the trace. Returns its phase. */
-uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns);
+/* Takes an allocation, in the order of the trace. number: of its event. Returns its phase. */
+uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns, uint64_t number);
+
+/* The beginnings of something recurrent: times, and the numbers of the events then (uint64_t).
+ * Events of several threads may have the same time; only the numbers tell their order. 0: the
+ * number is not known, because the digest does not store it, and the event's record is gone. */
+void ms_begins_add(struct ms_buffer *times, struct ms_buffer *events, uint64_t time_ns,
+                   uint64_t number);
+/* Drops every second one. */
+void ms_begins_thin(struct ms_buffer *times, struct ms_buffer *events);
 
 /* The steps that were found. */
 struct ms_recurrence {
@@ -45,15 +53,17 @@ struct ms_recurrence {
     uint64_t passes;   /* backward passes; if not whole, those that were seen */
     bool whole;        /* every allocation's site was known */
     bool evaluations_known;
-    uint64_t evaluations;        /* phases: rows of batches between two steps */
-    uint64_t evaluation_batches; /* calls of a model in these */
-    uint64_t evaluations_ended;  /* of these, between two backward passes */
-    uint32_t site;               /* one of the optimizer's, called where steps end; 0: none */
-    uint32_t optimizer_site;     /* likewise, also where dropped gradients were counted */
-    uint64_t ended_ns;           /* when the last counted one had ended, as far as memory shows */
-    uint64_t every;              /* `begins` has the time of one step in so many */
-    struct ms_buffer begins;     /* uint64_t: when steps began; the first with the first call of a
-                                    model, others when the one before ended; the caller frees it */
+    uint64_t evaluations;          /* phases: rows of batches between two steps */
+    uint64_t evaluation_batches;   /* calls of a model in these */
+    uint64_t evaluations_ended;    /* of these, between two backward passes */
+    uint32_t site;                 /* one of the optimizer's, called where steps end; 0: none */
+    uint32_t optimizer_site;       /* likewise, also where dropped gradients were counted */
+    uint64_t ended_ns;             /* when the last counted one had ended, as far as memory shows */
+    uint64_t every;                /* `begins` has the time of one step in so many */
+    struct ms_buffer begins;       /* uint64_t: when steps began; the first with the first call of a
+                                      model, others when the one before ended */
+    struct ms_buffer begin_events; /* uint64_t: the numbers of the events then, or 0. The caller
+                                      frees both */
 };
 
 /* Requests that ran out of memory, in the order of time. If one was of a call of a model, that call

@@ -42,6 +42,7 @@ struct ms_growth_clock {
     size_t count;                        /* of samples */
     uint64_t step[MS_GROWTH_SAMPLES];    /* that begins there; by time: 0, 1, ... */
     uint64_t time_ns[MS_GROWTH_SAMPLES]; /* when it begins */
+    uint64_t event[MS_GROWTH_SAMPLES];   /* the number of the event then; 0: not known */
 };
 
 /* A line through samples. */

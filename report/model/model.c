@@ -45,7 +45,9 @@ void ms_model_delete(struct ms_model *model)
     ms_landmarks_delete(model->landmarks);
     ms_definitions_delete(model->definitions);
     ms_buffer_free(&model->recurrence.begins);
+    ms_buffer_free(&model->recurrence.begin_events);
     ms_buffer_free(&model->steps.times);
+    ms_buffer_free(&model->steps.events);
     ms_buffer_free(&model->tags.ranges);
     ms_buffer_free(&model->tags.open);
     ms_buffer_free(&model->ooms);

@@ -17,15 +17,19 @@
 static void thin(struct ms_model_steps *steps)
 {
     struct ms_model_step *all = (struct ms_model_step *)steps->times.at;
+    uint64_t *events = (uint64_t *)steps->events.at;
 
     for (size_t i = 0; i < MOST_STEPS / 2; i++) {
         all[i] = all[2 * i];
+        events[i] = events[2 * i];
     }
     steps->times.bytes = MOST_STEPS / 2 * sizeof(*all);
+    steps->events.bytes = MOST_STEPS / 2 * sizeof(*events);
     steps->stride *= 2;
 }
 
-static void take_step(struct ms_model_steps *steps, const struct ms_event *event, uint64_t time_ns)
+static void take_step(struct ms_model_steps *steps, const struct ms_event *event, uint64_t time_ns,
+                      uint64_t number)
 {
     steps->stride = steps->stride ? steps->stride : 1;
     steps->number = event->id > steps->number ? event->id : steps->number;
@@ -37,12 +41,14 @@ static void take_step(struct ms_model_steps *steps, const struct ms_event *event
             thin(steps);
         }
 
-        struct ms_model_step *step = steps->count % steps->stride == 0
-                                         ? ms_buffer_extend(&steps->times, sizeof(*step))
-                                         : NULL;
+        uint64_t *place = steps->count % steps->stride == 0
+                              ? ms_buffer_extend(&steps->events, sizeof(*place))
+                              : NULL;
+        struct ms_model_step *step = place ? ms_buffer_extend(&steps->times, sizeof(*step)) : NULL;
 
         if (step) {
             *step = (struct ms_model_step){event->id, time_ns};
+            *place = number;
         }
     }
     steps->count++;
@@ -93,11 +99,11 @@ static void end_range(struct ms_model_tags *tags, const struct ms_event *event, 
 }
 
 void ms_recorded_take(struct ms_model_steps *steps, struct ms_model_tags *tags,
-                      const struct ms_event *event, uint64_t time_ns)
+                      const struct ms_event *event, uint64_t time_ns, uint64_t number)
 {
     switch (event->kind) {
     case MS_EVENT_STEP:
-        take_step(steps, event, time_ns);
+        take_step(steps, event, time_ns, number);
         break;
     case MS_EVENT_TAG_BEGIN:
         begin_range(tags, event, time_ns);
@@ -172,6 +178,8 @@ bool ms_recorded_load(struct ms_model_steps *steps, struct ms_model_tags *tags,
         steps->by_source[source] = ms_words_get_most(in, 1) != 0;
     }
     ms_words_get_buffer(in, &steps->times, sizeof(struct ms_model_step), MOST_STEPS);
+    ms_words_get_unstored(in, &steps->events,
+                          steps->times.bytes / sizeof(struct ms_model_step) * sizeof(uint64_t));
     ms_words_get_buffer(in, &tags->ranges, sizeof(struct ms_model_range), MOST_RANGES);
     ms_words_get_buffer(in, &tags->open, sizeof(size_t), MOST_OPEN);
     tags->left_out = ms_words_get(in);
@@ -186,6 +194,7 @@ void ms_recorded_free(struct ms_model_steps *steps, struct ms_model_tags *tags,
                       struct ms_buffer *moves)
 {
     ms_buffer_free(&steps->times);
+    ms_buffer_free(&steps->events);
     ms_buffer_free(&tags->ranges);
     ms_buffer_free(&tags->open);
     ms_buffer_free(moves);

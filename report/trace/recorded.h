@@ -21,9 +21,11 @@ struct ms_model_move {
 
 /* Steps that the program recorded. */
 struct ms_model_steps {
-    struct ms_buffer times; /* struct ms_model_step, in order: one in `stride` of those read */
-    uint64_t count, stride; /* read */
-    uint64_t number;        /* of the last one: the records of earlier ones may be gone */
+    struct ms_buffer times;  /* struct ms_model_step, in order: one in `stride` of those read */
+    struct ms_buffer events; /* uint64_t, likewise: the numbers of their events, 0 if that is not
+                                known; not stored */
+    uint64_t count, stride;  /* read */
+    uint64_t number;         /* of the last one: the records of earlier ones may be gone */
     bool by_source[MS_STEP_SOURCE_COUNT];
 };
 
@@ -43,9 +45,9 @@ struct ms_model_tags {
     uint64_t left_out;       /* ranges that found no room */
 };
 
-/* Takes an event of no device: a step, a tag. */
+/* Takes an event of no device: a step, a tag. number: how many events came before it. */
 void ms_recorded_take(struct ms_model_steps *steps, struct ms_model_tags *tags,
-                      const struct ms_event *event, uint64_t time_ns);
+                      const struct ms_event *event, uint64_t time_ns, uint64_t number);
 
 /* Takes MS_EVENT_SPILL or MS_EVENT_PROMOTE. Events of one standstill, which follow each other
  * within its own time, become one move. moves: struct ms_model_move. */

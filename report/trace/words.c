@@ -108,3 +108,8 @@ void ms_words_get_buffer(struct ms_words_in *in, struct ms_buffer *to, size_t ea
         ms_words_get_bytes(in, one, each);
     }
 }
+
+void ms_words_get_unstored(struct ms_words_in *in, struct ms_buffer *to, size_t bytes)
+{
+    in->failed |= bytes > 0 && !ms_buffer_extend(to, bytes);
+}

@@ -31,5 +31,7 @@ void ms_words_get_bytes(struct ms_words_in *in, void *to, size_t bytes);
  * accepted. */
 void ms_words_put_buffer(struct ms_buffer *out, const struct ms_buffer *from, size_t each);
 void ms_words_get_buffer(struct ms_words_in *in, struct ms_buffer *to, size_t each, uint64_t most);
+/* Adds zeros for what a digest does not have. */
+void ms_words_get_unstored(struct ms_words_in *in, struct ms_buffer *to, size_t bytes);
 
 #endif

@@ -43,7 +43,7 @@ struct anchor {
     uint64_t ended;                  /* turns that began with less than half of what the one before
                                         began with */
     uint64_t every;
-    struct ms_buffer times; /* uint64_t */
+    struct ms_buffer times, events; /* uint64_t: when turns began, and the numbers of the events */
 };
 
 /* The order of lines: of all of them, or of the program's own. */
@@ -80,12 +80,18 @@ ms_loop_t *ms_loop_new(const ms_definitions_t *definitions, const ms_landmarks_t
     return loop;
 }
 
+static void free_anchor(struct anchor *anchor)
+{
+    ms_buffer_free(&anchor->times);
+    ms_buffer_free(&anchor->events);
+}
+
 void ms_loop_delete(ms_loop_t *loop)
 {
     if (loop) {
         for (uint32_t line = 0; line < MOST_LINES; line++) {
-            ms_buffer_free(&loop->all.anchors[line].times);
-            ms_buffer_free(&loop->own.anchors[line].times);
+            free_anchor(&loop->all.anchors[line]);
+            free_anchor(&loop->own.anchors[line]);
         }
         ms_live_free(&loop->live);
         ms_pages_unmap(loop, sizeof(*loop));
@@ -107,20 +113,15 @@ static bool is_same(struct turn_row a, struct turn_row b)
     return a.hash == b.hash && a.length == b.length;
 }
 
-static void note_time(struct anchor *anchor, uint64_t time_ns)
+static void note_begin(struct anchor *anchor, uint64_t time_ns, uint64_t number)
 {
-    uint64_t *all = (uint64_t *)anchor->times.at;
-
     anchor->every = anchor->every ? anchor->every : 1;
-    if (anchor->times.bytes == MOST_TIMES * sizeof(*all)) {
-        for (size_t i = 0; i < MOST_TIMES / 2; i++) {
-            all[i] = all[2 * i];
-        }
-        anchor->times.bytes = MOST_TIMES / 2 * sizeof(*all);
+    if (anchor->times.bytes == MOST_TIMES * sizeof(time_ns)) {
+        ms_begins_thin(&anchor->times, &anchor->events);
         anchor->every *= 2;
     }
     if (anchor->count % anchor->every == 0) {
-        ms_buffer_append(&anchor->times, (const char *)&time_ns, sizeof(time_ns));
+        ms_begins_add(&anchor->times, &anchor->events, time_ns, number);
     }
 }
 
@@ -176,7 +177,8 @@ static void end_row(const struct order *order, struct anchor *anchor)
     anchor->longest = row.length > anchor->longest ? row.length : anchor->longest;
 }
 
-static void take_turn(const struct order *order, struct anchor *anchor, uint64_t time_ns)
+static void take_turn(const struct order *order, struct anchor *anchor, uint64_t time_ns,
+                      uint64_t number)
 {
     if (anchor->count > 0) {
         end_row(order, anchor);
@@ -188,7 +190,7 @@ static void take_turn(const struct order *order, struct anchor *anchor, uint64_t
     anchor->ended += anchor->live_bytes < anchor->held_bytes / 2;
     anchor->held_bytes = anchor->live_bytes;
     anchor->held_sum_bytes += anchor->live_bytes;
-    note_time(anchor, time_ns);
+    note_begin(anchor, time_ns, number);
     anchor->count++;
     anchor->compared = anchor->count == WARM_UP ? order->turns : anchor->compared;
     anchor->last = order->turns;
@@ -242,7 +244,7 @@ static struct anchor *anchor_of(struct order *order, uint32_t line)
 }
 
 static void take_request(struct order *order, uint32_t line, const struct ms_event *event,
-                         uint64_t time_ns)
+                         uint64_t time_ns, uint64_t number)
 {
     struct anchor *anchor = anchor_of(order, line);
 
@@ -252,7 +254,7 @@ static void take_request(struct order *order, uint32_t line, const struct ms_eve
         if (anchor) {
             anchor->line = line;
             anchor->site = event->site;
-            take_turn(order, anchor, time_ns);
+            take_turn(order, anchor, time_ns, number);
         }
         order->hash = order->hash * BASE + line;
         order->turns++;
@@ -265,7 +267,8 @@ static void take_request(struct order *order, uint32_t line, const struct ms_eve
     }
 }
 
-void ms_loop_allocation(ms_loop_t *loop, const struct ms_event *event, uint64_t time_ns)
+void ms_loop_allocation(ms_loop_t *loop, const struct ms_event *event, uint64_t time_ns,
+                        uint64_t number)
 {
     loop->passes_back = loop->passes_back ||
                         ms_landmarks_of(loop->landmarks, event->site)->doing == MS_DOING_BACKWARD;
@@ -287,9 +290,9 @@ void ms_loop_allocation(ms_loop_t *loop, const struct ms_event *event, uint64_t 
         live->caller = own;
         live->bytes = event->bytes;
     }
-    take_request(&loop->all, line, event, time_ns);
+    take_request(&loop->all, line, event, time_ns, number);
     if (own > 0) {
-        take_request(&loop->own, own, event, time_ns);
+        take_request(&loop->own, own, event, time_ns, number);
     }
 }
 
@@ -535,5 +538,6 @@ bool ms_loop_judge(const ms_loop_t *loop, uint64_t fewest, struct ms_recurrence 
     found->confidence = alike(anchor);
     found->every = anchor->every;
     ms_buffer_append(&found->begins, anchor->times.at, anchor->times.bytes);
+    ms_buffer_append(&found->begin_events, anchor->events.at, anchor->events.bytes);
     return true;
 }

@@ -28,8 +28,9 @@ typedef struct ms_loop ms_loop_t;
 ms_loop_t *ms_loop_new(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks);
 void ms_loop_delete(ms_loop_t *loop);
 
-/* Takes an allocation, in the order of the trace. */
-void ms_loop_allocation(ms_loop_t *loop, const struct ms_event *event, uint64_t time_ns);
+/* Takes an allocation, in the order of the trace. number: of its event. */
+void ms_loop_allocation(ms_loop_t *loop, const struct ms_event *event, uint64_t time_ns,
+                        uint64_t number);
 
 /* A block or tensor is no longer live; unknown ids do not matter. */
 void ms_loop_free(ms_loop_t *loop, uint64_t id);

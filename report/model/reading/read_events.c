@@ -15,10 +15,11 @@ void ms_reading_fold(struct ms_model_device *device, const struct ms_event *even
     }
 }
 
-static void tell_loop(ms_loop_t *loop, const struct ms_event *event, uint64_t time_ns)
+static void tell_loop(ms_loop_t *loop, const struct ms_event *event, uint64_t time_ns,
+                      uint64_t number)
 {
     if (ms_event_is_allocation(event)) {
-        ms_loop_allocation(loop, event, time_ns);
+        ms_loop_allocation(loop, event, time_ns, number);
     } else if (event->kind == MS_EVENT_BLOCK_FREE || event->kind == MS_EVENT_BLOCK_ARENA ||
                event->kind == MS_EVENT_TENSOR_FREE) {
         ms_loop_free(loop, event->id);
@@ -27,11 +28,12 @@ static void tell_loop(ms_loop_t *loop, const struct ms_event *event, uint64_t ti
 
 static void take_event(struct ms_reading *reading, const struct ms_event *event, uint64_t time_ns)
 {
-    ms_refusals_start(&reading->refusals, reading->model, reading->next_event);
-    reading->next_event++;
+    const uint64_t number = reading->next_event++;
+
+    ms_refusals_start(&reading->refusals, reading->model, number);
     reading->model->read_events++;
     if (!ms_event_has_device(event)) {
-        ms_digest_take(&reading->digest, event, time_ns);
+        ms_digest_take(&reading->digest, event, time_ns, number);
         if (reading->loop && event->kind == MS_EVENT_CALL) {
             ms_loop_call(reading->loop, event->id);
         }
@@ -44,10 +46,10 @@ static void take_event(struct ms_reading *reading, const struct ms_event *event,
         return;
     }
     ms_reading_fold(device, event, time_ns);
-    ms_digest_take(&reading->digest, event, time_ns);
+    ms_digest_take(&reading->digest, event, time_ns, number);
     ms_address_ranges_take(&reading->model->address_ranges, event, time_ns);
     if (reading->loop) {
-        tell_loop(reading->loop, event, time_ns);
+        tell_loop(reading->loop, event, time_ns, number);
     }
     if (event->bytes >= reading->refusals.smallest_open[event->device] &&
         ms_event_is_allocation(event)) {

@@ -17,13 +17,15 @@
 
 /* ---- the places of steps ---- */
 
-static void add_tick(struct ms_growth_clock *clock, uint64_t step, uint64_t time_ns)
+/* event: 0, if its number is not known. */
+static void add_tick(struct ms_growth_clock *clock, uint64_t step, uint64_t time_ns, uint64_t event)
 {
     if (clock->count < MS_GROWTH_SAMPLES &&
         (clock->count == 0 ||
          (time_ns >= clock->time_ns[clock->count - 1] && step > clock->step[clock->count - 1]))) {
         clock->step[clock->count] = step;
         clock->time_ns[clock->count] = time_ns;
+        clock->event[clock->count] = event;
         clock->count++;
     }
 }
@@ -31,22 +33,24 @@ static void add_tick(struct ms_growth_clock *clock, uint64_t step, uint64_t time
 static void take_recorded(const struct ms_model_steps *steps, struct ms_growth_clock *clock)
 {
     const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;
+    const uint64_t *events = (const uint64_t *)steps->events.at;
     const size_t count = steps->times.bytes / sizeof(*all);
     const size_t stride = (count + MS_GROWTH_SAMPLES - 1) / MS_GROWTH_SAMPLES;
 
     for (size_t i = 0; i < count; i += stride) {
-        add_tick(clock, all[i].number, all[i].time_ns);
+        add_tick(clock, all[i].number, all[i].time_ns, events[i]);
     }
 }
 
 static void take_found(const struct ms_recurrence *found, struct ms_growth_clock *clock)
 {
     const uint64_t *all = (const uint64_t *)found->begins.at;
+    const uint64_t *events = (const uint64_t *)found->begin_events.at;
     const size_t count = found->begins.bytes / sizeof(*all);
     const size_t stride = (count + MS_GROWTH_SAMPLES - 1) / MS_GROWTH_SAMPLES;
 
     for (size_t i = 0; i < count; i += stride) {
-        add_tick(clock, i * found->every + 1, all[i]);
+        add_tick(clock, i * found->every + 1, all[i], events[i]);
     }
 }
 
@@ -57,7 +61,7 @@ static void take_time(const struct ms_model *model, struct ms_growth_clock *cloc
 
     clock->by_time = true;
     for (uint64_t i = 0; i < TIME_PARTS && whole_ns >= TIME_PARTS; i++) {
-        add_tick(clock, i, begin_ns + whole_ns / TIME_PARTS * i);
+        add_tick(clock, i, begin_ns + whole_ns / TIME_PARTS * i, 0);
     }
 }
 

@@ -219,7 +219,7 @@ static void note_rising(struct ms_survey_device *to)
     to->most_in_past_steps_bytes = most;
 }
 
-static void sample(struct ms_sampler *sampler)
+void ms_sampler_step(struct ms_sampler *sampler)
 {
     sampler->whole[sampler->next_sample] = sampler->live_bytes;
     note_rising(sampler->to);
@@ -238,11 +238,6 @@ static void sample(struct ms_sampler *sampler)
 
 void ms_sampler_pass(struct ms_sampler *sampler, uint64_t bucket_ns, uint64_t time_ns)
 {
-    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
-
-    while (sampler->next_sample < clock->count && clock->time_ns[sampler->next_sample] <= time_ns) {
-        sample(sampler);
-    }
     if (time_ns / bucket_ns > sampler->bucket) {
         pass_buckets(sampler, bucket_ns, time_ns);
     }

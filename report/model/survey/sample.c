@@ -111,12 +111,11 @@ static void count_size(struct ms_survey_device *to, uint64_t bytes)
 }
 
 /* Memory for loading a checkpoint is recorded separately from memory for training. */
-static void note_most(struct ms_sampler *sampler, uint64_t time_ns)
+static void note_most(struct ms_sampler *sampler)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
-    uint64_t *most = clock->count > 0 && time_ns < clock->time_ns[0]
-                         ? &sampler->to->most_before_steps_bytes
-                         : &sampler->to->most_in_steps_bytes;
+    uint64_t *most = sampler->next_sample == 0 ? &sampler->to->most_before_steps_bytes
+                                               : &sampler->to->most_in_steps_bytes;
 
     if (clock->count > 0 && !clock->by_time && sampler->live_bytes > *most) {
         *most = sampler->live_bytes;
@@ -125,7 +124,7 @@ static void note_most(struct ms_sampler *sampler, uint64_t time_ns)
 
 static void note_rise(struct ms_sampler *sampler, uint64_t time_ns)
 {
-    note_most(sampler, time_ns);
+    note_most(sampler);
     sampler->risen = true;
     if (sampler->live_bytes > sampler->highest_bytes) {
         sampler->highest_bytes = sampler->live_bytes;

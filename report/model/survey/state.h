@@ -152,8 +152,11 @@ void ms_sampler_list_emptyings(struct ms_sampler *sampler);
 
 /* ---- moments.c: time ---- */
 
-/* To be called before anything at that time: closes buckets, slices and steps that have ended. */
+/* To be called before anything at that time: closes buckets and slices that have ended. */
 void ms_sampler_pass(struct ms_sampler *sampler, uint64_t bucket_ns, uint64_t time_ns);
+
+/* A step begins. */
+void ms_sampler_step(struct ms_sampler *sampler);
 
 /* To be called before live bytes fall, or anything else of a bucket changes. */
 void ms_sampler_note_highest(struct ms_sampler *sampler);

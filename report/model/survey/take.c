@@ -26,7 +26,9 @@ struct survey_pass {
     uint64_t read_events;
     struct ms_rounds rounds;
     uint32_t allocations;
-    uint64_t event; /* the number of the next one */
+    uint64_t event;                      /* the number of the next one */
+    const struct ms_growth_clock *clock; /* of all samplers; null: there are none */
+    size_t next_step;                    /* in the clock */
     size_t next_oom;
 };
 
@@ -36,6 +38,28 @@ static struct ms_sampler *sampler_of(struct survey_pass *pass, unsigned device)
     struct ms_sampler *sampler = &pass->samplers[device % MS_DEVICE_COUNT];
 
     return sampler->sites ? sampler : NULL;
+}
+
+/* ---- steps ---- */
+
+/* Samples all devices where steps have begun before the event of this number, or with it. The place
+ * of one whose record is gone, or of a part of the time, is known by its time alone. */
+static void pass_steps(struct survey_pass *pass, uint64_t event, uint64_t time_ns)
+{
+    const struct ms_growth_clock *clock = pass->clock;
+
+    while (clock && pass->next_step < clock->count &&
+           (clock->event[pass->next_step] != 0 ? clock->event[pass->next_step] <= event
+                                               : clock->time_ns[pass->next_step] <= time_ns)) {
+        for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
+            struct ms_sampler *sampler = sampler_of(pass, i);
+
+            if (sampler) {
+                ms_sampler_step(sampler);
+            }
+        }
+        pass->next_step++;
+    }
 }
 
 /* ---- out-of-memories ---- */
@@ -49,6 +73,7 @@ static void note_oom(struct survey_pass *pass, size_t index)
     if (!sampler) {
         return;
     }
+    pass_steps(pass, 0, oom->time_ns);
     ms_sampler_pass(sampler, pass->survey->bucket_ns, oom->time_ns);
     to->known = true;
     memcpy(to->kind_bytes, sampler->kind_bytes, sizeof(to->kind_bytes));
@@ -98,6 +123,7 @@ static void take_event(struct survey_pass *pass, const struct ms_event *event, u
     uint32_t allocation = 0;
 
     pass_ooms(pass, pass->event);
+    pass_steps(pass, pass->event, time_ns);
     pass->event++;
     pass->read_events++;
     if (pass->recorder) {
@@ -154,6 +180,7 @@ static void take_bases(struct survey_pass *pass)
             base[i].device < MS_DEVICE_COUNT ? sampler_of(pass, (unsigned)base[i].device) : NULL;
 
         if (sampler) {
+            pass_steps(pass, 0, header->start_time_ns);
             ms_sampler_pass(sampler, pass->survey->bucket_ns, header->start_time_ns);
             ms_sampler_rebase(sampler, &pass->live, &base[i].sums);
         }
@@ -191,6 +218,7 @@ static void read_digest(struct survey_pass *pass)
         if (!sampler) {
             continue;
         }
+        pass_steps(pass, 0, all[i].time_ns);
         ms_sampler_pass(sampler, pass->survey->bucket_ns, all[i].time_ns);
         ms_sampler_hold(sampler, holdings + all[i].first, all[i].count, all[i].time_ns);
         for (size_t oom = pass->next_oom; oom < ooms && all[i].oom; oom++) {
@@ -340,6 +368,7 @@ static bool begin_devices(struct survey_pass *pass, enum ms_survey_depth depth)
         pass->samplers[i].rounds = &pass->rounds;
         pass->rounds.hides_tensors = ms_model_hides_tensors(pass->model);
         ms_survey_set_clock(pass->model, &to->growth);
+        pass->clock = &to->growth.clock;
         if (depth == MS_SURVEY_PREDICTING) {
             ms_sampler_choose_turns(&pass->samplers[i]);
         }
@@ -352,6 +381,7 @@ static bool begin_devices(struct survey_pass *pass, enum ms_survey_depth depth)
 static void finish(struct survey_pass *pass)
 {
     pass_ooms(pass, UINT64_MAX);
+    pass_steps(pass, UINT64_MAX, pass->model->duration_ns);
     if (pass->map) {
         ms_map_pass(pass->map, pass->survey, &pass->live, UINT64_MAX);
     }

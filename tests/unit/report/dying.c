@@ -120,36 +120,20 @@ void died(uint64_t id, uint64_t bytes)
     ms_trace_emit(trace, &event);
 }
 
-/* What comes now has a later time than what came before. A trace counts time in units of
- * MS_TIME_UNIT_NS; and its clock stands still where it was ahead, which on a busy machine may be by
- * 10 us (trace_clock.c). */
-static void pass_time(void)
-{
-    const uint64_t before_ns = ms_clock_ns();
-
-    while (ms_clock_ns() - before_ns < 12000) {
-    }
-}
-
-/* A step that keeps nothing but the optimizer's state, which the first one makes. What was freed
- * before the optimizer's first allocation has an earlier time: there a reader sees a step begin. */
+/* A step that keeps nothing but the optimizer's state, which the first one makes. */
 void step(int number)
 {
-    pass_time();
-
     const uint64_t input = born(LOOP_INPUT, MIB);
     const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
     const uint64_t gradient = born(LOOP_GRADIENT, GRADIENT);
 
     died(saved, ACTIVATION);
-    pass_time();
     if (number == 1) {
         born(LOOP_STATE, 2 * GRADIENT);
     }
     died(born(LOOP_UPDATE, GRADIENT), GRADIENT);
     died(gradient, GRADIENT);
     died(input, MIB);
-    pass_time();
 }
 
 /* The run is over: what was made of it. */

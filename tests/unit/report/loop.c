@@ -2,6 +2,7 @@
 /* A training loop, made up event by event. See loop.h. */
 #include "loop.h"
 
+#include <criterion/criterion.h>
 #include <string.h>
 
 #define PACKAGES "/venv/lib/python3.11/site-packages"
@@ -290,6 +291,12 @@ void loop_stop(struct loop *loop)
     ms_definitions_delete(loop->definitions);
 }
 
+/* Each event has a time of its own. */
+static uint64_t number_of(uint64_t time_ns)
+{
+    return time_ns / 1000;
+}
+
 uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes)
 {
     const struct ms_event event = {.kind = MS_EVENT_TENSOR_ALLOC,
@@ -299,7 +306,8 @@ uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes)
                                    .bytes = bytes};
 
     loop->time_ns += 1000;
-    ms_site_table_enter(loop->table, ms_steps_allocation(loop->steps, site, loop->time_ns));
+    ms_site_table_enter(loop->table, ms_steps_allocation(loop->steps, site, loop->time_ns,
+                                                         number_of(loop->time_ns)));
     ms_site_table_apply(loop->table, &event, loop->time_ns);
     return event.id;
 }
@@ -317,13 +325,27 @@ void loop_moment(struct loop *loop, enum loop_site site, uint64_t bytes)
     loop_died(loop, loop_born(loop, site, bytes), bytes);
 }
 
+/* A step has the number of the event at whose time it begins. */
+static void check_begins(const struct ms_recurrence *found)
+{
+    const uint64_t *times = (const uint64_t *)found->begins.at;
+    const uint64_t *events = (const uint64_t *)found->begin_events.at;
+
+    cr_assert_eq(found->begins.bytes, found->begin_events.bytes);
+    for (size_t i = 0; i < found->begins.bytes / sizeof(*times); i++) {
+        cr_assert_eq(events[i], number_of(times[i]));
+    }
+}
+
 struct ms_recurrence loop_end_after(struct loop *loop, const struct ms_steps_failures *failures)
 {
     struct ms_recurrence found;
 
     ms_site_table_finish(loop->table, &loop->end);
     ms_steps_judge(loop->steps, loop->table, failures, NULL, &found);
+    check_begins(&found);
     ms_buffer_free(&found.begins);
+    ms_buffer_free(&found.begin_events);
     return found;
 }
 

@@ -25,6 +25,7 @@ static void start(void)
 static void stop(void)
 {
     ms_buffer_free(&found.begins);
+    ms_buffer_free(&found.begin_events);
     ms_loop_delete(loop);
     ms_landmarks_delete(nowhere);
     ms_definitions_delete(nothing);
@@ -38,7 +39,7 @@ static uint64_t make(enum loop_site site, uint64_t bytes)
     const struct ms_event event = {
         .kind = MS_EVENT_BLOCK_ALLOC, .site = site, .id = ++newest_id, .bytes = bytes};
 
-    ms_loop_allocation(loop, &event, ++now_ns);
+    ms_loop_allocation(loop, &event, ++now_ns, 0);
     return event.id;
 }
 

@@ -8,6 +8,7 @@
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
+#include "report/write/writer_state.h"
 #include "synthetic.h"
 
 #define STEPS  40u
@@ -85,6 +86,35 @@ static void end(void)
 }
 
 TestSuite(survey, .init = begin, .fini = end);
+
+/* ---- steps ---- */
+
+/* Events of several threads may have the same time. */
+static void give_all_the_same_time(void)
+{
+    cr_assert_leq(trace->recorded, MS_TAIL_EVENTS);
+    const uint64_t time_ns = trace->tail->events[trace->recorded - 1].time_ns;
+
+    for (uint64_t i = 0; i < trace->recorded; i++) {
+        trace->tail->events[i].time_ns = time_ns;
+    }
+}
+
+Test(survey, a_step_begins_with_its_event_and_not_with_its_time)
+{
+    release(block(SITE_BIG, 10 * MIB), 10 * MIB);
+    for (unsigned step = 1; step <= 9; step++) {
+        emit((struct ms_event){.kind = MS_EVENT_STEP, .id = step});
+        release(block(SITE_BRIEF, MIB), MIB);
+    }
+    give_all_the_same_time();
+
+    const struct ms_survey_device *found = survey(MS_SURVEY_SUMS);
+
+    cr_assert_eq(found->growth.clock.count, 9);
+    cr_assert_eq(found->most_before_steps_bytes, 10 * MIB);
+    cr_assert_eq(found->most_in_steps_bytes, MIB);
+}
 
 /* ---- growth ---- */
 
