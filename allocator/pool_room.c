@@ -110,7 +110,7 @@ void ms_pool_lower(ms_pool_t *pool, uint64_t charged_bytes)
 {
     ms_growth_acquire(pool);
     ms_ranges_give_up_whole(pool);
-    if (!pool->ops->capturing(pool->ops->ctx)) {
+    if (!ms_device_captures(pool->ops)) {
         ms_work_fence(pool);
         ms_work_poll(pool);
         (void)release_idle(pool, charged_beyond(pool, charged_bytes));
