@@ -123,20 +123,26 @@ print(u.find_spec("torch").submodule_search_locations[0])')
     fi
 }
 
+# The program of a subject; what was not found when the build was configured has none.
+program_of() {
+    case $1 in
+    memshim) printf '%s' "$MEMSHIM_BUILD/tests/bench/hotpath_driver" ;;
+    expandable) printf '%s' "$MEMSHIM_BUILD/tests/bench/hotpath_torch" ;;
+    *) printf '%s' "$MEMSHIM_BUILD/tests/bench/hotpath_$1" ;;
+    esac
+}
+
 # subject NAME CASE: nanoseconds a pair; nothing where that subject was not built.
 subject() {
-    local program=$MEMSHIM_BUILD/tests/bench/hotpath_$1 run settings=()
+    local program run settings=()
+    program=$(program_of "$1")
     case $1 in
     memshim)
-        program=${program%memshim}driver
         settings=(LD_LIBRARY_PATH="$MEMSHIM_BUILD/simgpu" LD_PRELOAD="$MEMSHIM_BUILD/libmemshim.so"
             MEMSHIM_LOG=off MEMSHIM_STACKS=off MEMSHIM_OUTPUT="$OUTPUT")
         ;;
     torch) settings=(PYTORCH_ALLOC_CONF=expandable_segments:False) ;;
-    expandable)
-        program=${program%expandable}torch
-        settings=(PYTORCH_ALLOC_CONF=expandable_segments:True)
-        ;;
+    expandable) settings=(PYTORCH_ALLOC_CONF=expandable_segments:True) ;;
     esac
     local command=("$program" "$2")
     if [[ $program == *_torch ]]; then
@@ -158,9 +164,10 @@ section_hot() {
     local cases=(one_1 one_2 one_4 mixed_1 mixed_2 mixed_4 beside_1000 beside_1000000 among_1000
         among_1000000) subjects=(memshim mimalloc torch expandable) name each ns
     if [[ $QUICK == yes ]]; then cases=(one_1 mixed_1); fi
-    if [[ -z $TORCH ]]; then
-        say "no PyTorch here: two columns are empty (scripts/setup.sh --torch installs it)"
-    fi
+    for each in "${subjects[@]}"; do
+        [[ -x $(program_of "$each") ]] ||
+            say "$each was not built, its column is empty (scripts/setup.sh --torch --bench installs all)"
+    done
     printf '%-34s' "nanoseconds a pair"
     printf ' %16s' "${subjects[@]}"
     printf '\n'
