@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the rooms against the table of them in CMakeLists.txt.
 
-A file may include headers of its own folder and of the folders that its folder may use. With
---build, the built libraries are looked at too: a room may call only functions of its own and of the
-rooms that it may use. And no two structs of the product have the same tag, not even two that each
-file keeps to itself: a search, and a debugger, then find the one that is meant.
+A file may include headers of its own folder and of the folders that its folder may use; outside of
+shim/ it includes none of CUDA's. With --build, the built libraries are looked at too: a room may
+call only functions of its own and of the rooms that it may use, and none that docs/architecture.md
+rules out for it (RULED_OUT). And no two structs of the product have the same tag, not even two that
+each file keeps to itself: a search, and a debugger, then find the one that is meant.
 
     arrows.py [--build DIR]     prints what breaks a rule; status 1 where something does
     arrows.py --sizes           prints how many files and lines each folder has
@@ -26,6 +27,20 @@ SHARED = {
     "allocator/pool_state.h": "allocator/",
     "shim/memshim.h": "shim/",
     "shim/driver/glibc.h": "",
+}
+ENVIRONMENT = {"getenv", "secure_getenv", "environ", "__environ"}
+PRINTING = {"printf", "puts", "fputs", "fprintf", "fwrite", "perror", "stdout", "stderr"}
+FILES = {"open", "open64", "openat", "openat64", "creat", "fopen", "fopen64", "write", "pwrite"}
+HEAP = {"malloc", "calloc", "realloc", "free", "strdup", "posix_memalign", "aligned_alloc"}
+ENDING = {"exit", "_exit", "quick_exit", "abort"}
+# What rooms must not call. The first row that is the room, or a folder around it, counts.
+RULED_OUT = {
+    "allocator/base": ENVIRONMENT | PRINTING | ENDING,
+    "allocator": ENVIRONMENT | PRINTING | ENDING | FILES,
+    "report/trace": ENVIRONMENT | PRINTING | ENDING | FILES | HEAP,
+    "report/fold": ENVIRONMENT | PRINTING | ENDING | FILES | HEAP,
+    "report/write": ENVIRONMENT | PRINTING | ENDING | HEAP,
+    "report": ENVIRONMENT,
 }
 
 
@@ -53,6 +68,8 @@ def broken(rooms: dict[str, list[str]], file: Path) -> list[str]:
     may = reach(rooms, room)
     wrong = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
+        if not name.startswith("shim/") and re.match(r"\s*#\s*include <(cuda|nvml)", line):
+            wrong.append(f"{name}:{number}: only shim/ knows CUDA")
         match = re.match(r'\s*#\s*include "([^"]+)"', line)
         if match is None or not match[1].startswith(TOP):
             continue
@@ -94,6 +111,22 @@ def calls_upwards(rooms: dict[str, list[str]], build: Path) -> list[str]:
         for name, file in sorted(lacking[room].items())
         if name in room_of and room_of[name] not in reach(rooms, room)
     ]
+
+
+def calls_ruled_out(rooms: dict[str, list[str]], build: Path) -> list[str]:
+    wrong = []
+    for room in rooms:
+        library = build / f"libms_{room.replace('/', '_')}.a"
+        ruled_out = next(
+            (RULED_OUT[name] for name in RULED_OUT if f"{room}/".startswith(f"{name}/")), set()
+        )
+        if not ruled_out or not library.exists():
+            continue
+        listed = subprocess.run(["nm", "-Au", library], capture_output=True, text=True, check=True)
+        for file, name in re.findall(r"^[^:]*:(\S+)\.o:\s+U (\w+)", listed.stdout, re.MULTILINE):
+            if name in ruled_out:
+                wrong.append(f"{room}/{file}: may not use {name}")
+    return wrong
 
 
 def sources() -> list[Path]:
@@ -144,7 +177,7 @@ def main() -> int:
         return 0
     wrong = [line for file in files for line in broken(rooms, file)] + tags_twice(files)
     if build is not None:
-        wrong += calls_upwards(rooms, build)
+        wrong += calls_upwards(rooms, build) + calls_ruled_out(rooms, build)
     print("\n".join(wrong) if wrong else f"{len(rooms)} rooms, nothing points upwards")
     return 1 if wrong else 0
 
