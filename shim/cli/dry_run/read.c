@@ -12,6 +12,7 @@
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
+#include "report/model/step_of.h"
 #include "report/model/survey/take.h"
 #include "report/read/traces.h"
 #include "report/render/formats.h"
