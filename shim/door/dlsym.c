@@ -93,18 +93,18 @@ static bool is_found_by_caller(void *handle)
 /* From a handle of the plugin, which was loaded for this function. */
 static bool is_plugin(void *handle, const char *name)
 {
-    return name != NULL && strcmp(name, MS_JAX_ENTRY) == 0 && !is_found_by_caller(handle);
+    return name != NULL && !is_found_by_caller(handle) && strcmp(name, MS_JAX_ENTRY) == 0;
 }
 
 static bool is_python_module(void *handle, const char *name)
 {
-    return name != NULL && strncmp(name, MS_PYTHON_MODULE, sizeof(MS_PYTHON_MODULE) - 1) == 0 &&
-           !is_found_by_caller(handle);
+    return name != NULL && !is_found_by_caller(handle) &&
+           strncmp(name, MS_PYTHON_MODULE, sizeof(MS_PYTHON_MODULE) - 1) == 0;
 }
 
 static bool is_fabric_query(void *handle, const char *name)
 {
-    return name != NULL && strcmp(name, MS_NVML_FABRIC) == 0 && !is_found_by_caller(handle);
+    return name != NULL && !is_found_by_caller(handle) && strcmp(name, MS_NVML_FABRIC) == 0;
 }
 
 static bool is_named_as_the_drivers(const char *name)

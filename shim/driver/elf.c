@@ -3,9 +3,8 @@
 #include "shim/driver/elf.h"
 
 #include <elf.h>
-#include <string.h>
 
-#include "allocator/base/path.h"
+#include "shim/driver/early_text.h"
 
 struct dynamic {
     const char *strings;
@@ -65,7 +64,7 @@ static struct ms_loaded_elf object_of(const struct dl_phdr_info *info,
                                 .strings = dynamic->strings,
                                 .gnu_hash = dynamic->gnu_hash,
                                 .hash = dynamic->hash};
-    strncpy(elf.path, info->dlpi_name, sizeof(elf.path) - 1);
+    ms_early_copy(info->dlpi_name, elf.path, sizeof(elf.path));
     return elf;
 }
 
@@ -82,9 +81,9 @@ static int match_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
     if (!read_dynamic(info, &dynamic)) {
         return 0;
     }
-    const char *name =
-        dynamic.soname != 0 ? dynamic.strings + dynamic.soname : ms_base_name(info->dlpi_name);
-    if (strcmp(name, search->name) != 0) {
+    const char *name = dynamic.soname != 0 ? dynamic.strings + dynamic.soname
+                                           : ms_early_base_name(info->dlpi_name);
+    if (!ms_early_same(name, search->name)) {
         return 0;
     }
     *search->out = object_of(info, &dynamic);
@@ -106,7 +105,8 @@ static int match_needed(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
         return 0;
     }
     for (const ElfW(Dyn) *entry = dynamic.entries; entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_NEEDED && strcmp(dynamic.strings + entry->d_un.d_val, soname) == 0) {
+        if (entry->d_tag == DT_NEEDED &&
+            ms_early_same(dynamic.strings + entry->d_un.d_val, soname)) {
             return 1;
         }
     }
@@ -130,7 +130,7 @@ static void *symbol_of(const struct ms_loaded_elf *elf, uint32_t index, const ch
     /* The value of an indirect function is its resolver, not the function. No function that we look
      * up is one; a foreign one is not used. */
     if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) != type ||
-        strcmp(elf->strings + symbol->st_name, name) != 0) {
+        !ms_early_same(elf->strings + symbol->st_name, name)) {
         return NULL;
     }
     return (void *)(elf->base + symbol->st_value);

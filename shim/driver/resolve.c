@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "allocator/base/containers/pages.h"
+#include "shim/driver/early_text.h"
 #include "shim/driver/elf.h"
 #include "shim/driver/gate.h"
 
@@ -83,7 +84,7 @@ int ms_hook_of_symbol(const char *symbol)
         if (found == 0) {
             return -1;
         }
-        if (strcmp(ms_hook_table[found - 1].symbol, symbol) == 0) {
+        if (ms_early_same(ms_hook_table[found - 1].symbol, symbol)) {
             return found - 1;
         }
     }

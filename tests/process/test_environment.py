@@ -88,6 +88,14 @@ def environment_folder(folder: Path) -> Path:
     return place
 
 
+class Interceptors(ProcessTest):
+    def test_that_ask_before_anything_runs(self) -> None:
+        """As AddressSanitizer's do, in a program that is built with it."""
+        self.assertEqual(run([program("early_job")]).check().stdout, "done\n")
+        self.assertEqual(self.run_under_shim(program("early_job")).check().stdout, "done\n")
+        self.assertTrue(only_report(self.output)["devices"])
+
+
 class OtherLibraries(ProcessTest):
     def compare(self, place: Path) -> None:
         path = f"{place}:{SIMGPU}"
