@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/base/locks/lock.h"
 #include "shim/process/guard.h"
 #include "shim/tables/cuda_api.h"
 #include "shim/tables/hook_table.h"
@@ -30,10 +29,9 @@ struct ms_real_functions {
 extern const struct ms_real_functions *_Atomic ms_real_published;
 
 /* The driver's own function of that exported name; null if this driver lacks it. In a serving
- * function, its own symbol is never null. */
-#define MS_REAL(symbol)             \
-    (ms_lock_check_driver(#symbol), \
-     atomic_load_explicit(&ms_real_published, memory_order_acquire)->symbol)
+ * function, its own symbol is never null. A build with MEMSHIM_CHECKS checks at each call which
+ * locks its thread holds (allocator/base/locks/lock_rank.def). */
+#define MS_REAL(symbol) (atomic_load_explicit(&ms_real_published, memory_order_acquire)->symbol)
 
 /* A driver function without a row (cuCtxGetCurrent, cuEventQuery, ...), by its exported name; null
  * if this driver lacks it. Searches at each call, so keep the answer. */

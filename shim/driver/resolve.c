@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "allocator/base/containers/pages.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/driver/early_text.h"
 #include "shim/driver/elf.h"
 #include "shim/driver/gate.h"
@@ -43,6 +44,9 @@ struct driver {
     struct ms_real_functions real; /* first: ms_real_published points here */
     struct ms_loaded_elf elf;
     struct address_slot slots[ADDRESS_SLOTS];
+#ifdef MEMSHIM_CHECKS
+    struct ms_real_functions behind; /* the driver's own: those in `real` check, and call these */
+#endif
 };
 
 /* Each row is entered under at most four addresses: its own, and those for three sets of flags. */
@@ -160,6 +164,31 @@ static void map_row(struct driver *driver, int row)
     }
 }
 
+#ifdef MEMSHIM_CHECKS
+#    define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
+        static CUresult checked_##symbol params                                     \
+        {                                                                           \
+            const struct ms_real_functions *real =                                  \
+                atomic_load_explicit(&ms_real_published, memory_order_acquire);     \
+            ms_lock_check_driver(#symbol);                                          \
+            return ((const struct driver *)real)->behind.symbol args;               \
+        }
+#    include "shim/tables/hooks.def"
+
+static void check_calls(struct driver *driver)
+{
+    driver->behind = driver->real;
+#    define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
+        driver->real.symbol = driver->real.symbol != NULL ? checked_##symbol : NULL;
+#    include "shim/tables/hooks.def"
+}
+#else
+static void check_calls(struct driver *driver)
+{
+    (void)driver;
+}
+#endif
+
 static struct driver *build_driver(const struct ms_loaded_elf *elf)
 {
     struct driver *driver = ms_pages_map(sizeof(*driver));
@@ -174,6 +203,7 @@ static struct driver *build_driver(const struct ms_loaded_elf *elf)
     for (int row = 0; row < MS_HOOK_COUNT; row++) {
         map_row(driver, row);
     }
+    check_calls(driver);
     return driver;
 }
 
