@@ -40,7 +40,8 @@ bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, ui
  * (in a closure) counts as the model. The caller holds the lock. */
 bool ms_intern_is_optimizers(uint32_t node) MS_REQUIRES(*MS_LOCK(SITES));
 
-/* Through which functions any Python stack of the process passed so far: enum ms_landmark, or-ed. */
+/* Through which functions any Python stack of the process passed so far: enum ms_landmark, or-ed.
+ */
 uint32_t ms_intern_passed(void);
 
 /* Whether that is the stack's innermost node. Compares every frame, not only hashes. */
