@@ -26,18 +26,20 @@ static uint64_t rank_gap(void *ctx, const struct ms_candidate *candidate)
     return candidate->free_since + candidate->last_gap;
 }
 
+/* Shorter times say nothing of the next use: while tensors come and go, any hole is this new. */
+enum { NEWLY = 128 };
+
 static uint64_t rank_idle_and_far(void *ctx, const struct ms_candidate *candidate)
 {
     (void)ctx;
-    /* In 32 bits each. */
+    /* In 33 bits and 17. */
     uint64_t idle =
         candidate->free_since == 0 ? UINT32_MAX : candidate->now - candidate->free_since;
     ms_addr_t end = candidate->addr + candidate->bytes;
     uint64_t part = candidate->reach_bytes == 0
                         ? UINT64_C(1) << 16
                         : ((end - candidate->arena) << 16) / candidate->reach_bytes;
-    uint64_t part_squared = (part * part) >> 16;
-    return (idle < UINT32_MAX ? idle : UINT32_MAX) * (part_squared * part_squared);
+    return ((idle < UINT32_MAX ? idle : UINT32_MAX) + NEWLY) * ((part * part) >> 16);
 }
 
 const struct ms_choice ms_choice_oldest = {.rank = rank_oldest};

@@ -4,23 +4,24 @@
  * A framework fills its reservations from the low end, so granules near the highest address that it
  * ever used are nearly always needed last. But that address differs between reservations (a side
  * stream's is short, and used once a step), and a granule that was idle for long mostly stays so
- * for a while. The default multiplies both: time idle x (place in the part ever used)^4. Chunk
- * moves a step after the second at a cap of 1.02 x the peak of live bytes (memshim replay --cap
- * --without-charges --policy, traces of tests/traces in native mode):
+ * for a while. The default multiplies both: (time idle + 128) x (place in the part ever used)^2.
+ * The sum, since all that was freed within the last hundred calls is equally new: without it the
+ * hole of a temporary tensor at the top counts as needed at once, and lower ones go that are needed
+ * sooner. Chunk moves a step after the second at a cap of 1.02 x the peak of live bytes (memshim
+ * replay --cap --without-charges --policy, traces of tests/traces in native mode):
  *
  *     job               default   highest   oldest    gap    the future known
  *     gpt-checkpoint        5.1       5.1     13.3   52.8     5.1
- *     gpt-explicit         13.9      15.7     19.5   33.2    12.5
- *     gpt-fsdp2-rank0      30.8      32.2     37.8  132.4    30.6
- *     moe                  29.2      33.7     45.4   46.8    25.7
- *     unet                 22.2      24.0     22.9   25.5    19.0
- *     detector             34.6      42.5     44.6   77.5    29.3
+ *     gpt-explicit         13.6      15.7     19.5   31.8    12.5
+ *     gpt-fsdp2-rank0      30.8      32.2     37.8  131.4    30.6
+ *     moe                  29.2      33.7     45.7   39.2    25.7
+ *     unet                 21.9      24.0     22.9   24.5    19.0
+ *     detector             35.0      42.5     44.6   77.5    29.3
  *
  * and none at all in the other five. At caps of 1.01, 1.015 and 1.03 the default also stays within
- * 1.25 x the future known, wherever it moves 5 chunks or more a step. The exponent matters little:
- * with 3 to 6 all sums lie within 3 %. Worse: the part without the time (up to 1.18 x the future
- * known at 1.02, 1.38 x at 1.015), the time that the granule lay idle before, the longest or the
- * mean of such times, how often it was used.
+ * 1.25 x the future known, wherever it moves 5 chunks or more a step. Neither number matters much:
+ * 100 to 1,000 and exponents of 2 to 4 differ by 1 % on average. docs/performance.md has these,
+ * and what is worse.
  *
  * Blocks are filled in no helpful order: among their chunks the one idle for longest goes. Five of
  * the jobs with PyTorch's own segments (expandable_segments:False), at the same cap:

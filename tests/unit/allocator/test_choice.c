@@ -28,7 +28,7 @@ static bool first(const struct ms_choice *choice, struct ms_candidate a, struct 
 Test(choice, what_is_far_up_goes_first)
 {
     cr_assert(first(&ms_choice_default, at(LONG, 900, 40), at(LONG, 500, 40)));
-    cr_assert(first(&ms_choice_default, at(LONG, 900, 40), at(LONG, 400, 900)),
+    cr_assert(first(&ms_choice_default, at(LONG, 900, 40), at(LONG, 400, 200)),
               "though it died later");
     cr_assert(first(&ms_choice_default, at(LONG, 999, 1), at(LONG, 998, 1)), "by one granule");
 }
@@ -39,6 +39,12 @@ Test(choice, what_is_idle_for_long_goes_first)
     struct ms_candidate never = at(LONG, 800, 0);
     never.free_since = 0;
     cr_assert(first(&ms_choice_default, never, at(LONG, 900, 400)));
+}
+
+Test(choice, what_was_freed_just_now_is_judged_by_its_place)
+{
+    cr_assert(first(&ms_choice_default, at(LONG, 900, 2), at(LONG, 800, 30)));
+    cr_assert(first(&ms_choice_default, at(SHORT, 90, 2), at(LONG, 800, 30)));
 }
 
 Test(choice, each_reservation_is_measured_by_what_is_used_of_it)
