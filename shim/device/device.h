@@ -108,6 +108,7 @@ struct ms_device {
     _Atomic uint64_t over_due_ns;     /* CLOCK_MONOTONIC: before this no line says that it is
                                          over */
     _Atomic uint64_t ease_due_ns;     /* likewise: before this no memory is taken to end one */
+    _Atomic uint64_t ease_check_ns;   /* likewise: nor is it looked whether that would serve */
 
     _Atomic uint64_t refusals; /* allocation calls that were refused for want of memory */
 };

@@ -20,6 +20,9 @@
 #define OVER_WAIT_NS  (60 * MS_NS_PER_S)
 #define EASE_WAIT_NS  (60 * MS_NS_PER_S) /* least time between two emergencies that memshim ends */
 #define EASE_CHECK_NS (MS_NS_PER_S / 10) /* least time between two checks */
+/* An emergency is ended once memory has not been needed for so long: a step that needs it again
+ * would have its chunks made anew. */
+#define EASE_AFTER_NS (5 * MS_NS_PER_S)
 
 static const char *what_follows(const struct ms_device *device, int state)
 {
@@ -173,6 +176,13 @@ static int state_now(struct ms_device *device, uint64_t charged, int before, uin
     return state;
 }
 
+static void put_off_easing(struct ms_device *device, uint64_t until_ns)
+{
+    if (atomic_load_explicit(&device->ease_due_ns, memory_order_relaxed) < until_ns) {
+        atomic_store(&device->ease_due_ns, until_ns);
+    }
+}
+
 void ms_device_cross_threshold(struct ms_device *device)
 {
     uint64_t charged = atomic_load(&device->budget.charged_bytes);
@@ -201,6 +211,7 @@ void ms_device_cross_threshold(struct ms_device *device)
     if (state > before) {
         say_threshold(device, state, charged, limit);
         watch_launches();
+        put_off_easing(device, ms_clock_coarse_ns() + EASE_AFTER_NS);
         relieve(device, state, present);
     }
 }
@@ -218,21 +229,26 @@ static uint64_t needed_bytes(const struct ms_device *device, uint64_t charged)
 void ms_device_ease(struct ms_device *device)
 {
     uint64_t now = ms_clock_coarse_ns();
-    uint64_t due = atomic_load_explicit(&device->ease_due_ns, memory_order_relaxed);
+    uint64_t due = atomic_load_explicit(&device->ease_check_ns, memory_order_relaxed);
     if (now < due || device->pool == NULL || ms_captures_running() ||
-        !atomic_compare_exchange_strong(&device->ease_due_ns, &due, now + EASE_CHECK_NS)) {
+        !atomic_compare_exchange_strong(&device->ease_check_ns, &due, now + EASE_CHECK_NS)) {
         return;
     }
     uint64_t limit = ms_device_limit_bytes(device);
     uint64_t target = ms_less(level_of(1, limit), slack_of(limit) + device->granule_bytes);
     uint64_t charged = atomic_load(&device->budget.charged_bytes);
     if (needed_bytes(device, charged) > target) {
+        put_off_easing(device, now + EASE_AFTER_NS);
+    }
+    if (now < atomic_load_explicit(&device->ease_due_ns, memory_order_relaxed)) {
         return;
     }
     ms_pool_lower(device->pool, target);
     ms_device_check_thresholds(device);
     /* From its end on, so that one that takes long is not the program's only work. */
-    const bool over = atomic_load(&device->threshold) != MS_EMERGENCY;
-    atomic_store(&device->ease_due_ns,
-                 ms_clock_coarse_ns() + (over ? EASE_WAIT_NS : EASE_CHECK_NS));
+    now = ms_clock_coarse_ns();
+    atomic_store(&device->ease_check_ns, now + EASE_CHECK_NS);
+    if (atomic_load(&device->threshold) != MS_EMERGENCY) {
+        put_off_easing(device, now + EASE_WAIT_NS);
+    }
 }

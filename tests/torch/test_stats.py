@@ -150,6 +150,48 @@ class Stats(unittest.TestCase):
                 # Nothing covers the holes but the budget that they left.
                 self.assertLessEqual(result.lines("made")[0]["chunks"], 4)
 
+    def test_what_each_step_needs_is_not_taken_between_steps(self) -> None:
+        script = """
+            import ctypes
+            import json
+            import time
+            import torch
+
+            def calls():
+                count = ctypes.CDLL(None).simgpu_calls
+                return count(b"cuMemCreate") + count(b"cuMemUnmap")
+
+            def small():
+                time.sleep(0.03)
+                torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+
+            def step():
+                tensors = [torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+                           for _ in range(19)]
+                small()
+                del tensors
+                torch.cuda.synchronize()
+                small()
+
+            step()
+            before = calls()
+            for _ in range(60):
+                step()
+            print(json.dumps({"event": "end", "calls": calls() - before}))
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            result = harness.run(
+                textwrap.dedent(script),
+                preload=harness.SHIM,
+                MEMSHIM_OUTPUT=Path(folder) / "out",
+                MEMSHIM_SPILL="off",
+                SIMGPU_MEMORY="2080MiB",
+                SIMGPU_CONTEXT="128MiB",
+                SIMGPU_CONTENTS="none",
+            ).check()
+        self.assertIn("emergency", result.stderr)
+        self.assertLess(result.lines("end")[0]["calls"], 20)
+
     def test_without_memshim(self) -> None:
         script = documents_example() + "assert memshim_stats() is None\n"
         harness.run(script).check()
