@@ -3,12 +3,10 @@
 #include "shim/tables/driver_limit.h"
 
 #include <ctype.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shim/tables/host_bytes.h"
 #include "shim/tables/identity.h"
@@ -38,11 +36,7 @@ static uint64_t region_in(int group, const char *name, const struct pci *pci)
 {
     char line[256];
     uint64_t found = 0;
-    int fd = openat(group, name, O_RDONLY | O_CLOEXEC);
-    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    if (fd >= 0 && !file) {
-        (void)close(fd);
-    }
+    FILE *file = ms_host_file(group, name);
     while (file && fgets(line, sizeof(line), file)) {
         struct pci at;
         uint64_t bytes = 0;

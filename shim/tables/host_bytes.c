@@ -36,7 +36,7 @@ static void close_folder(int folder)
     }
 }
 
-static FILE *open_file(int folder, const char *name)
+FILE *ms_host_file(int folder, const char *name)
 {
     int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
@@ -50,7 +50,7 @@ static FILE *open_file(int folder, const char *name)
 static uint64_t number_in(int group, const char *name)
 {
     uint64_t number = UINT64_MAX;
-    FILE *file = open_file(group, name);
+    FILE *file = ms_host_file(group, name);
     if (file) {
         if (fscanf(file, "%" SCNu64, &number) != 1) {
             number = UINT64_MAX;
@@ -65,7 +65,7 @@ static uint64_t inactive_in(int group, const char *key)
     char name[64];
     uint64_t number = 0;
     uint64_t found = 0;
-    FILE *file = open_file(group, "memory.stat");
+    FILE *file = ms_host_file(group, "memory.stat");
     while (file && fscanf(file, "%63s %" SCNu64, name, &number) == 2) {
         if (strcmp(name, key) == 0) {
             found = number;
@@ -126,7 +126,7 @@ static void visit_groups(int root, void (*second_version)(void *, int, const cha
 {
     char *line = NULL;
     size_t line_bytes = 0;
-    FILE *file = open_file(root, "proc/self/cgroup");
+    FILE *file = ms_host_file(root, "proc/self/cgroup");
     while (file && getline(&line, &line_bytes, file) > 0) {
         line[strcspn(line, "\n")] = '\0';
         /* A group's path begins with a slash. The colon before it is replaced by a dot. */
@@ -171,7 +171,7 @@ static uint64_t available_in(int root)
 {
     char line[256];
     uint64_t kibibytes = 0;
-    FILE *file = open_file(root, "proc/meminfo");
+    FILE *file = ms_host_file(root, "proc/meminfo");
     while (file && fgets(line, sizeof(line), file)) {
         if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kibibytes) == 1) {
             break;

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "shim/tables/options.h"
 
@@ -17,6 +18,9 @@ uint64_t ms_host_available_bytes(const char *root);
  * open folder of its files, and its path below /sys/fs/cgroup, which begins with a dot. */
 void ms_host_groups(const char *root, void (*visit)(void *ctx, int folder, const char *group),
                     void *ctx);
+
+/* Opens a file of that folder for reading; null: it cannot be read. The caller closes it. */
+FILE *ms_host_file(int folder, const char *name);
 
 /* How much of available_bytes may be taken: a quarter, as far as 2 GiB remain. */
 uint64_t ms_host_share_bytes(uint64_t available_bytes);
