@@ -3,6 +3,7 @@
 #ifndef MEMSHIM_SHIM_DRIVER_DRIVER_H
 #define MEMSHIM_SHIM_DRIVER_DRIVER_H
 
+#include "allocator/base/locks/lock.h"
 #include "allocator/base/status.h"
 #include "shim/driver/hook.h"
 
