@@ -308,7 +308,8 @@ bool ms_growth_of_pauses(const uint64_t *x, const uint64_t *bytes, size_t count,
 
     const uint64_t since = x[rise->since], last = x[count - 1];
 
-    return 2 * (rise->round - since) >= rise->longest * (rise->rises - 1) &&
+    return count - rise->since >= PART * rise->rises &&
+           2 * (rise->round - since) >= rise->longest * (rise->rises - 1) &&
            2 * (last - since) >= last - x[0];
 }
 

@@ -131,8 +131,9 @@ bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, stru
 bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first);
 
 /* Whether they rise in a few steps alone, as what is kept of each epoch: four times or more, each
- * by about as much, about as far from each other, through half of the run and up to its end, and
- * never fall. rise: of rounds x; its `since` is the place of the first rise's sample. */
+ * by about as much, about as far from each other, four samples and more, through half of the run
+ * and up to its end, and never fall. rise: of rounds x; its `since` is the place of the first
+ * rise's sample. */
 bool ms_growth_of_pauses(const uint64_t *x, const uint64_t *bytes, size_t count,
                          struct ms_rise *rise);
 

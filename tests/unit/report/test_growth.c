@@ -298,9 +298,11 @@ Test(growth, few_rises_that_are_none)
         bytes[i] += 4096 * (i - 94);
     }
     cr_expect_not(of_pauses(COUNT, &found), "it may be about to fall");
+    rise_with_pauses(2, 4, COUNT);
+    cr_expect_not(ms_growth_of_pauses(steps, bytes, 10, &found), "these are not seldom");
     rise_with_pauses(1, 0, COUNT);
     for (size_t i = 0; i < COUNT; i++) {
-        bytes[i] += 4096 * ((i > 20) + (i > 21) + (i > 22) + (i > 80));
+        bytes[i] += UINT64_C(4096) * ((i > 20) + (i > 21) + (i > 22) + (i > 80));
     }
     cr_expect_not(of_pauses(COUNT, &found), "as it comes");
 }
