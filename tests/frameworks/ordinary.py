@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 class Ordinary(unittest.TestCase):
-    """Runs a script alone, under memshim, and with nine tenths of the memory that it needs."""
+    """Runs a script alone, under memshim, and with half and nine tenths of what it needs."""
 
     def check_script(
         self, source: str, *, steps: int, line: str, each: int, refused: str, **settings: object
@@ -75,11 +75,13 @@ class Ordinary(unittest.TestCase):
         settings: dict[str, Any],
     ) -> None:
         beside = device["peak_charged_bytes"] - device["peak_reserved_bytes"]
-        limit = beside + device["peak_live_bytes"] * 9 // 10
+        # How far the program is ahead of the device differs from run to run, and so does its peak.
+        limit = beside + device["peak_live_bytes"] // 2
         short = harness.run_memshim(source, MEMSHIM_LIMIT=limit, **settings)
         self.assertNotEqual(short.result.status, 0)
         self.assertIn(refused, short.result.stderr)
         self.assertLessEqual(short.only()["devices"][0]["peak_charged_bytes"], limit)
+        limit = beside + device["peak_live_bytes"] * 9 // 10
         spilled = harness.run_memshim(source, MEMSHIM_LIMIT=limit, MEMSHIM_SPILL="auto", **settings)
         (end,) = spilled.result.check().lines("end")
         self.assertEqual(self.result_of(end), self.result_of(alone))
