@@ -359,7 +359,9 @@ Test(order, parameters_and_layers_of_a_model_are_no_steps)
 
 /* ---- a loop within a step, and an epoch of steps: what is made tells which */
 
-enum { STEPS = 20, LAYERS = 6, WIDTH = 1000 };
+#define WIDTH UINT64_C(1000)
+
+enum { STEPS = 20, LAYERS = 6 };
 
 Test(order, layers_in_the_function_of_the_step_are_no_steps)
 {
