@@ -167,29 +167,39 @@ void ms_host_groups(const char *root, void (*visit)(void *ctx, int folder, const
     close_folder(folder);
 }
 
-static uint64_t available_in(int root)
+static bool read_available(int root, uint64_t *bytes)
 {
     char line[256];
     uint64_t kibibytes = 0;
+    bool found = false;
     FILE *file = ms_host_file(root, "proc/meminfo");
-    while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kibibytes) == 1) {
-            break;
-        }
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        found = sscanf(line, "MemAvailable: %" SCNu64 " kB", &kibibytes) == 1;
     }
     if (file) {
         (void)fclose(file);
     }
-    return kibibytes * 1024;
+    *bytes = kibibytes * 1024;
+    return found;
+}
+
+/* False: nothing could be read. */
+static bool measure(const char *root, uint64_t *available_bytes)
+{
+    int folder = open_root(root);
+    bool known = read_available(folder, available_bytes);
+    uint64_t in_groups = left_in_groups(folder);
+    close_folder(folder);
+    if (in_groups < *available_bytes) {
+        *available_bytes = in_groups;
+    }
+    return known;
 }
 
 uint64_t ms_host_available_bytes(const char *root)
 {
-    int folder = open_root(root);
-    uint64_t available = available_in(folder);
-    uint64_t in_groups = left_in_groups(folder);
-    close_folder(folder);
-    return in_groups < available ? in_groups : available;
+    uint64_t available = 0;
+    return measure(root, &available) ? available : 0;
 }
 
 static uint64_t spare(uint64_t available_bytes)
@@ -223,16 +233,21 @@ bool ms_host_take(uint64_t bytes)
      * took. */
     const uint64_t sample_bytes = 256ULL << 20;
     static _Atomic uint64_t left_bytes;
+    static _Atomic uint64_t beyond_bytes; /* measured then, beyond the sample */
     uint64_t left = atomic_load(&left_bytes);
     do {
         if (left < bytes) {
-            uint64_t room = spare(ms_host_available_bytes(""));
+            /* A program may take the descriptors or /proc away. */
+            uint64_t available = 0;
+            uint64_t room =
+                measure("", &available) ? spare(available) : left + atomic_load(&beyond_bytes);
             if (room < bytes) {
                 return false;
             }
             left = atomic_load(&left_bytes);
             uint64_t fresh = room < sample_bytes + bytes ? room : sample_bytes + bytes;
             if (atomic_compare_exchange_strong(&left_bytes, &left, fresh - bytes)) {
+                atomic_store(&beyond_bytes, room - fresh);
                 return true;
             }
         }

@@ -26,7 +26,8 @@ FILE *ms_host_file(int folder, const char *name);
 uint64_t ms_host_share_bytes(uint64_t available_bytes);
 
 /* To be asked before so much of the host's memory is pinned. False if less than 2 GiB would remain
- * available. What other programs take is measured again after every 256 MiB. Any thread. */
+ * available. What other programs take is measured again after every 256 MiB; where nothing can be
+ * read any more, the last measurement holds, less what was taken since. Any thread. */
 bool ms_host_take(uint64_t bytes);
 
 /* The most that a process may spill into host memory: MEMSHIM_SPILL_LIMIT, or its part of that

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much of the host may be taken, from a made-up /proc and /sys. */
+#include <sys/resource.h>
+
 #include "made_up_root.h"
 #include "shim/tables/host_bytes.h"
 
@@ -52,4 +54,23 @@ Test(host_bytes, container_and_first_version)
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "4294967296\n");
     put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n");
     cr_assert_eq(ms_host_available_bytes(root), 3 * GIB);
+}
+
+/* Of the machine itself, because the root of what is taken cannot be chosen. */
+Test(host_bytes, without_descriptors_the_last_measurement_holds)
+{
+    struct rlimit before;
+    const uint64_t available = ms_host_available_bytes("");
+    cr_assert_gt(available, 3 * GIB);
+    cr_assert(ms_host_take(4096));
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {.rlim_max = before.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const uint64_t seen = ms_host_available_bytes("");
+    const bool some = ms_host_take(GIB / 2) && ms_host_take(GIB / 4);
+    const bool all = ms_host_take(available - GIB / 2);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    cr_assert_eq(seen, 0);
+    cr_assert(some);
+    cr_assert_not(all);
 }
