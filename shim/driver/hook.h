@@ -29,9 +29,15 @@ struct ms_real_functions {
 extern const struct ms_real_functions *_Atomic ms_real_published;
 
 /* The driver's own function of that exported name; null if this driver lacks it. In a serving
- * function, its own symbol is never null. A build with MEMSHIM_CHECKS checks at each call which
- * locks its thread holds (allocator/base/locks/lock_rank.def). */
-#define MS_REAL(symbol) (atomic_load_explicit(&ms_real_published, memory_order_acquire)->symbol)
+ * function, its own symbol is never null. In a build with MEMSHIM_CHECKS each call checks which
+ * locks its thread holds (allocator/base/locks/lock_rank.def). What a signal handler calls within
+ * memshim goes past that: its trampoline takes the function out of ms_real_published. */
+#ifdef MEMSHIM_CHECKS
+const struct ms_real_functions *ms_real_checked(void);
+#    define MS_REAL(symbol) (ms_real_checked()->symbol)
+#else
+#    define MS_REAL(symbol) (atomic_load_explicit(&ms_real_published, memory_order_acquire)->symbol)
+#endif
 
 /* A driver function without a row (cuCtxGetCurrent, cuEventQuery, ...), by its exported name; null
  * if this driver lacks it. Searches at each call, so keep the answer. */

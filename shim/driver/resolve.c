@@ -45,7 +45,7 @@ struct driver {
     struct ms_loaded_elf elf;
     struct address_slot slots[ADDRESS_SLOTS];
 #ifdef MEMSHIM_CHECKS
-    struct ms_real_functions behind; /* the driver's own: those in `real` check, and call these */
+    struct ms_real_functions checked; /* these check, and call those in `real` */
 #endif
 };
 
@@ -171,15 +171,14 @@ static void map_row(struct driver *driver, int row)
             const struct ms_real_functions *real =                                  \
                 atomic_load_explicit(&ms_real_published, memory_order_acquire);     \
             ms_lock_check_driver(#symbol);                                          \
-            return ((const struct driver *)real)->behind.symbol args;               \
+            return real->symbol args;                                               \
         }
 #    include "shim/tables/hooks.def"
 
 static void check_calls(struct driver *driver)
 {
-    driver->behind = driver->real;
 #    define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
-        driver->real.symbol = driver->real.symbol != NULL ? checked_##symbol : NULL;
+        driver->checked.symbol = driver->real.symbol != NULL ? checked_##symbol : NULL;
 #    include "shim/tables/hooks.def"
 }
 #else
@@ -254,6 +253,14 @@ static const struct driver *driver_published(void)
         atomic_load_explicit(&ms_real_published, memory_order_acquire);
     return real == &ms_real_none ? NULL : (const struct driver *)real;
 }
+
+#ifdef MEMSHIM_CHECKS
+const struct ms_real_functions *ms_real_checked(void)
+{
+    const struct driver *driver = driver_published();
+    return driver != NULL ? &driver->checked : &ms_real_none;
+}
+#endif
 
 void *ms_real_find(const char *symbol)
 {
