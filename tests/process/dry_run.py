@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,9 @@ class DryRunTest(ProcessTest):
         folder = self.folder / "cache"
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
+
+    def program(self) -> list[str]:
+        return ["--", sys.executable, "-c", PROGRAM]
 
     def dry_run(self, *arguments: str | Path, schedules: str = "one") -> Result:
         command = [CLI, "dry-run", "--schedules", schedules, *arguments]
