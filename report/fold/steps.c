@@ -15,20 +15,14 @@
 /* With fewer steps, a model's first call may still belong to training. */
 #define FEWEST_STEPS 2u
 
-/* The times of something recurrent: all of them, or one in `every`. */
-struct times {
-    struct ms_buffer at; /* uint64_t */
-    uint64_t count, every;
-};
-
 /* A line of code that calls an optimizer. */
 struct optimizer {
     uint32_t caller; /* Python node */
     uint32_t site;   /* the newest of its sites */
     bool torch;      /* it is one of torch.optim's */
     uint64_t gaps, last_gap, longest;
-    uint64_t last_ns;    /* of its newest allocation, where a step ends */
-    struct times begins; /* of steps */
+    uint64_t last_ns;        /* of its newest allocation, where a step ends */
+    struct ms_begins begins; /* of steps */
 };
 
 /* A line of code that calls a model. */
@@ -156,18 +150,6 @@ bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in)
 
 /* ---- as it happens ---- */
 
-void ms_begins_add(struct ms_buffer *times, struct ms_buffer *events, uint64_t time_ns,
-                   uint64_t number)
-{
-    uint64_t *event = ms_buffer_extend(events, sizeof(*event));
-    uint64_t *time = event ? ms_buffer_extend(times, sizeof(*time)) : NULL;
-
-    if (time) {
-        *event = number;
-        *time = time_ns;
-    }
-}
-
 static void thin(struct ms_buffer *buffer, size_t kept)
 {
     uint64_t *all = (uint64_t *)buffer->at;
@@ -178,26 +160,25 @@ static void thin(struct ms_buffer *buffer, size_t kept)
     buffer->bytes = kept * sizeof(*all);
 }
 
-void ms_begins_thin(struct ms_buffer *times, struct ms_buffer *events)
+void ms_begins_note(struct ms_begins *begins, struct ms_buffer *events, size_t most,
+                    uint64_t time_ns, uint64_t number)
 {
-    const size_t kept = times->bytes / sizeof(uint64_t) / 2;
-
-    thin(times, kept);
-    thin(events, kept);
-}
-
-static void note_begin(struct times *times, struct ms_buffer *events, uint64_t time_ns,
-                       uint64_t number)
-{
-    times->every = times->every ? times->every : 1;
-    if (times->at.bytes == MOST_TIMES * sizeof(time_ns)) {
-        ms_begins_thin(&times->at, events);
-        times->every *= 2;
+    begins->every = begins->every ? begins->every : 1;
+    if (begins->at.bytes == most * sizeof(time_ns)) {
+        thin(&begins->at, most / 2);
+        thin(events, most / 2);
+        begins->every *= 2;
     }
-    if (times->count % times->every == 0) {
-        ms_begins_add(&times->at, events, time_ns, number);
+    if (begins->count % begins->every == 0) {
+        uint64_t *event = ms_buffer_extend(events, sizeof(*event));
+        uint64_t *time = event ? ms_buffer_extend(&begins->at, sizeof(*time)) : NULL;
+
+        if (time) {
+            *event = number;
+            *time = time_ns;
+        }
     }
-    times->count++;
+    begins->count++;
 }
 
 static struct pass_gap *this_gap(const struct ms_steps *steps)
@@ -265,7 +246,7 @@ static void note_optimizer(struct ms_steps *steps, uint32_t site, const struct m
     optimizer->longest = passes > optimizer->longest ? passes : optimizer->longest;
     optimizer->last_gap = gap;
     optimizer->gaps++;
-    note_begin(&optimizer->begins, &steps->events.begins[index], begin_ns, begin);
+    ms_begins_note(&optimizer->begins, &steps->events.begins[index], MOST_TIMES, begin_ns, begin);
 }
 
 static uint32_t find_call(struct ms_steps *steps, uint32_t caller)
@@ -404,7 +385,7 @@ static const struct optimizer *best_optimizer(const ms_steps_t *steps, uint64_t 
 struct turnover {
     uint64_t count, last, longest; /* the number of the last pass; the most passes from one to the
                                       next */
-    struct times begins;
+    struct ms_begins begins;
     struct ms_buffer begin_events;
 };
 
@@ -425,7 +406,8 @@ static struct turnover find_turnover(const ms_steps_t *steps, const ms_site_tabl
         if (ms_site_table_outlived(table, pass) < most / 2) {
             continue;
         }
-        note_begin(&found.begins, &found.begin_events, gaps[pass].begin_ns, events[pass]);
+        ms_begins_note(&found.begins, &found.begin_events, MOST_TIMES, gaps[pass].begin_ns,
+                       events[pass]);
         if (found.count > 0) {
             found.longest = pass - found.last > found.longest ? pass - found.last : found.longest;
         }

@@ -35,13 +35,18 @@ bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in);
 /* Takes an allocation, in the order of the trace. number: of its event. Returns its phase. */
 uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns, uint64_t number);
 
-/* The beginnings of something recurrent: times, and the numbers of the events then (uint64_t).
- * Events of several threads may have the same time; only the numbers tell their order. 0: the
- * number is not known, because the digest does not store it, and the event's record is gone. */
-void ms_begins_add(struct ms_buffer *times, struct ms_buffer *events, uint64_t time_ns,
-                   uint64_t number);
-/* Drops every second one. */
-void ms_begins_thin(struct ms_buffer *times, struct ms_buffer *events);
+/* The times of something recurrent: all of them, or one in `every`. Part of the digest. */
+struct ms_begins {
+    struct ms_buffer at; /* uint64_t; the caller frees it */
+    uint64_t count, every;
+};
+
+/* Counts one, and keeps its time and its event's number (events: uint64_t, for the caller to free),
+ * or drops every second one of what is kept once these are `most`. Events of several threads may
+ * have the same time: only the numbers tell their order. A number is 0 if it is not known, because
+ * the digest does not store it, and the event's record is gone. */
+void ms_begins_note(struct ms_begins *begins, struct ms_buffer *events, size_t most,
+                    uint64_t time_ns, uint64_t number);
 
 /* The steps that were found. */
 struct ms_recurrence {

@@ -10,7 +10,7 @@
 #include "report/symbols/stacks_roles.h"
 
 #define MOST_LINES  16384u
-#define MOST_TIMES  512u /* of one line; beyond that, one in `every` */
+#define MOST_TIMES  512u /* of one line */
 #define LEAST_ALIKE 0.9
 #define MOST_BESIDE 0.25   /* the part of the turns that may lie behind steps */
 #define WARM_UP     3u     /* rows of a line are compared from its third turn on */
@@ -31,7 +31,8 @@ struct anchor {
     uint32_t line;
     uint32_t site; /* its newest site */
     bool calls;    /* compiled functions */
-    uint64_t count;
+    struct ms_begins turns;
+    struct ms_buffer events; /* uint64_t: the numbers of the events that its turns began with */
     uint64_t first, compared, last;   /* number of turns before its first, third and newest */
     uint64_t asked_first, asked_last; /* number of allocations before its first and newest turn */
     uint64_t beginning;               /* the hash of all rows up to its newest turn */
@@ -42,8 +43,6 @@ struct anchor {
     uint64_t held_sum_bytes;         /* of all turns */
     uint64_t ended;                  /* turns that began with less than half of what the one before
                                         began with */
-    uint64_t every;
-    struct ms_buffer times, events; /* uint64_t: when turns began, and the numbers of the events */
 };
 
 /* The order of lines: of all of them, or of the program's own. */
@@ -82,7 +81,7 @@ ms_loop_t *ms_loop_new(const ms_definitions_t *definitions, const ms_landmarks_t
 
 static void free_anchor(struct anchor *anchor)
 {
-    ms_buffer_free(&anchor->times);
+    ms_buffer_free(&anchor->turns.at);
     ms_buffer_free(&anchor->events);
 }
 
@@ -111,18 +110,6 @@ static uint64_t power(uint64_t exponent)
 static bool is_same(struct turn_row a, struct turn_row b)
 {
     return a.hash == b.hash && a.length == b.length;
-}
-
-static void note_begin(struct anchor *anchor, uint64_t time_ns, uint64_t number)
-{
-    anchor->every = anchor->every ? anchor->every : 1;
-    if (anchor->times.bytes == MOST_TIMES * sizeof(time_ns)) {
-        ms_begins_thin(&anchor->times, &anchor->events);
-        anchor->every *= 2;
-    }
-    if (anchor->count % anchor->every == 0) {
-        ms_begins_add(&anchor->times, &anchor->events, time_ns, number);
-    }
 }
 
 /* The latest turns, from the hashes before and behind them. */
@@ -164,7 +151,7 @@ static void end_row(const struct order *order, struct anchor *anchor)
 {
     const struct turn_row row = row_of(anchor->beginning, order->hash, order->turns - anchor->last);
 
-    if (anchor->count >= WARM_UP) {
+    if (anchor->turns.count >= WARM_UP) {
         const uint64_t seen = seen_before(order, anchor, row);
 
         anchor->alike += seen;
@@ -180,7 +167,7 @@ static void end_row(const struct order *order, struct anchor *anchor)
 static void take_turn(const struct order *order, struct anchor *anchor, uint64_t time_ns,
                       uint64_t number)
 {
-    if (anchor->count > 0) {
+    if (anchor->turns.count > 0) {
         end_row(order, anchor);
     } else {
         anchor->first = order->turns;
@@ -190,9 +177,8 @@ static void take_turn(const struct order *order, struct anchor *anchor, uint64_t
     anchor->ended += anchor->live_bytes < anchor->held_bytes / 2;
     anchor->held_bytes = anchor->live_bytes;
     anchor->held_sum_bytes += anchor->live_bytes;
-    note_begin(anchor, time_ns, number);
-    anchor->count++;
-    anchor->compared = anchor->count == WARM_UP ? order->turns : anchor->compared;
+    ms_begins_note(&anchor->turns, &anchor->events, MOST_TIMES, time_ns, number);
+    anchor->compared = anchor->turns.count == WARM_UP ? order->turns : anchor->compared;
     anchor->last = order->turns;
     anchor->beginning = order->hash;
 }
@@ -347,9 +333,9 @@ static bool is_most_called(const struct order *order, const struct anchor *ancho
     for (uint32_t line = 0; line < MOST_LINES; line++) {
         const struct anchor *other = &order->anchors[line];
 
-        most = other != anchor && other->count > most ? other->count : most;
+        most = other != anchor && other->turns.count > most ? other->turns.count : most;
     }
-    return anchor->count >= order->calls / 2 && anchor->count > most;
+    return anchor->turns.count >= order->calls / 2 && anchor->turns.count > most;
 }
 
 /* Whether the line recurs over most of the run's turns and requests. A step that is one call of a
@@ -364,7 +350,7 @@ static bool is_most_of_run(const struct order *order, const struct anchor *ancho
 /* Whether the line is a loop's, and the loop goes on to the end. */
 static bool is_steady(const struct order *order, const struct anchor *anchor)
 {
-    return anchor->count > WARM_UP && order->turns - anchor->last <= 2 * anchor->longest &&
+    return anchor->turns.count > WARM_UP && order->turns - anchor->last <= 2 * anchor->longest &&
            (is_most_of_run(order, anchor) || is_most_called(order, anchor));
 }
 
@@ -402,8 +388,9 @@ static bool is_better(const struct anchor_choice *a, const struct anchor_choice 
     if (!b->anchor || a->depth != b->depth) {
         return !b->anchor || a->depth < b->depth;
     }
-    return a->anchor->count != b->anchor->count ? a->anchor->count > b->anchor->count
-                                                : a->anchor->first < b->anchor->first;
+    return a->anchor->turns.count != b->anchor->turns.count
+               ? a->anchor->turns.count > b->anchor->turns.count
+               : a->anchor->first < b->anchor->first;
 }
 
 static struct anchor_choice choose(const struct ms_loop *loop, const struct order *order)
@@ -441,10 +428,10 @@ static bool is_part_of(const struct ms_loop *loop, const struct anchor *inner,
     for (uint32_t line = 1; line < MOST_LINES; line++) {
         const struct anchor *is = &loop->all.anchors[line];
 
-        if (10 * is->count < 9 * inner->count) {
+        if (10 * is->turns.count < 9 * inner->turns.count) {
             continue;
         }
-        if (is_nearly(is->ended, outer->count)) {
+        if (is_nearly(is->ended, outer->turns.count)) {
             chains += is->bytes;
         } else if (is_nearly(is->held_sum_bytes, is->bytes)) {
             state += is->bytes;
@@ -464,7 +451,7 @@ static const struct anchor *around(const struct ms_loop *loop, const struct anch
         for (uint32_t line = 1; line < MOST_LINES; line++) {
             const struct anchor *outer = &orders[i]->anchors[line];
 
-            if (outer->count >= fewest && 2 * outer->count <= inner->count &&
+            if (outer->turns.count >= fewest && 2 * outer->turns.count <= inner->turns.count &&
                 is_steady(orders[i], outer) && alike(outer) >= LEAST_ALIKE &&
                 depth_of(loop, line) <= depth && is_part_of(loop, inner, outer)) {
                 const struct anchor_choice each = {outer, depth_of(loop, line)};
@@ -484,14 +471,14 @@ static bool is_whole(const struct order *order, const struct anchor *anchor)
     for (uint32_t line = 1; line < MOST_LINES; line++) {
         const struct anchor *is = &order->anchors[line];
 
-        requests += 10 * is->count >= 9 * anchor->count ? is->requests : 0;
+        requests += 10 * is->turns.count >= 9 * anchor->turns.count ? is->requests : 0;
     }
     return 10 * requests >= 9 * (order->asked - anchor->asked_first);
 }
 
 static uint64_t begins_at(const struct anchor *anchor)
 {
-    return anchor->times.bytes > 0 ? *(const uint64_t *)anchor->times.at : UINT64_MAX;
+    return anchor->turns.at.bytes > 0 ? *(const uint64_t *)anchor->turns.at.at : UINT64_MAX;
 }
 
 /* The first steps may pass through other lines of a package, which compiles then: the program's own
@@ -501,7 +488,7 @@ static const struct anchor *first_too(const struct ms_loop *loop, const struct a
     const uint32_t own = found->line < MOST_LINES ? loop->own_of[found->line] : 0;
     const struct anchor *is = own > 1 && own <= MOST_LINES ? &loop->own.anchors[own - 1] : found;
 
-    return is->count > found->count && is->count < found->count + WARM_UP &&
+    return is->turns.count > found->turns.count && is->turns.count < found->turns.count + WARM_UP &&
                    begins_at(is) < begins_at(found) && is_steady(&loop->own, is) &&
                    alike(is) >= LEAST_ALIKE
                ? is
@@ -522,7 +509,7 @@ static const struct anchor *find(const struct ms_loop *loop, uint64_t fewest)
         found = choose(loop, &loop->own).anchor;
         found = found && is_whole(&loop->own, found) ? found : NULL;
     }
-    return found && found->count >= fewest ? first_too(loop, found) : NULL;
+    return found && found->turns.count >= fewest ? first_too(loop, found) : NULL;
 }
 
 bool ms_loop_judge(const ms_loop_t *loop, uint64_t fewest, struct ms_recurrence *found)
@@ -533,11 +520,11 @@ bool ms_loop_judge(const ms_loop_t *loop, uint64_t fewest, struct ms_recurrence 
         return false;
     }
     found->known = true;
-    found->count = anchor->count;
+    found->count = anchor->turns.count;
     found->site = anchor->site;
     found->confidence = alike(anchor);
-    found->every = anchor->every;
-    ms_buffer_append(&found->begins, anchor->times.at, anchor->times.bytes);
+    found->every = anchor->turns.every;
+    ms_buffer_append(&found->begins, anchor->turns.at.at, anchor->turns.at.bytes);
     ms_buffer_append(&found->begin_events, anchor->events.at, anchor->events.bytes);
     return true;
 }
