@@ -123,16 +123,16 @@ static CUresult let_go(const struct route *route, CUresult result)
 
 /* A copy without a stream is not allowed while this thread's or a global capture bars such calls;
  * the driver would let the peer copy through. */
-static CUresult permission(const struct route *route)
+static CUresult permission(void)
 {
-    return ms_captures_running() && ms_context_current() ? ms_fences_ask_permission(route->to)
-                                                         : CUDA_SUCCESS;
+    struct ms_context *current = ms_captures_running() ? ms_context_current() : NULL;
+    return current ? ms_fences_ask_permission(current) : CUDA_SUCCESS;
 }
 
 static CUresult peer(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t bytes,
                      const struct route *route, bool per_thread)
 {
-    const CUresult allowed = permission(route);
+    const CUresult allowed = permission();
     if (allowed != CUDA_SUCCESS) {
         return let_go(route, allowed);
     }
@@ -151,7 +151,7 @@ static CUresult peer_async(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t bytes,
 static CUresult peer_box(const CUDA_MEMCPY3D_PEER_v1 *box, const struct route *route,
                          bool per_thread)
 {
-    const CUresult allowed = permission(route);
+    const CUresult allowed = permission();
     if (allowed != CUDA_SUCCESS) {
         return let_go(route, allowed);
     }

@@ -95,6 +95,11 @@ class Order(ProcessTest):
     def test_two_devices_are_given_access_at_once(self) -> None:
         self.case("peers_at_once", SIMGPU_DEVICES=3).check()
 
+    def test_a_copy_between_devices_while_a_stream_captures(self) -> None:
+        for driver in DRIVERS:
+            with self.subTest(driver=driver):
+                self.case("routed_beside_capture", driver, SIMGPU_DEVICES=2).check()
+
     def test_a_context_that_cannot_be_made_current_for_once(self) -> None:
         for driver in DRIVERS:
             with self.subTest(driver=driver):

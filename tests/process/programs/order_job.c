@@ -546,6 +546,29 @@ static void peers_at_once(void)
     }
 }
 
+/* ---- a copy between devices while a stream captures */
+
+/* It asks the driver whether it is allowed. What is asked with belongs to the context that is
+ * current, not to the one that the copy names: later fences of that one use it no more. */
+static void routed_beside_capture(void)
+{
+    CUstream capturing;
+    CUgraph graph;
+    begin_other();
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemcpy(source, block, BLOCK_BYTES));
+    MUST(cuStreamEndCapture(capturing, &graph));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuCtxSetCurrent(other));
+    pthread_t thread = hold(stream);
+    MUST(cuMemsetD8Async(source, 3, BLOCK_BYTES, stream));
+    MUST(cuMemFree(source));
+    EXPECT(atomic_load(&released));
+    MUST(pthread_join(thread, NULL));
+}
+
 /* ---- a context that cannot be made current for once */
 
 enum { REFUSED_TRIES = 40, MOST_NAPS = 5000 };
@@ -607,6 +630,7 @@ static void push_is_refused_once(void)
     X(going_currents)                 \
     X(going_routes)                   \
     X(peers_at_once)                  \
+    X(routed_beside_capture)          \
     X(push_is_refused_once)
 
 static const struct test_case cases[] = {
