@@ -60,22 +60,23 @@ static CUresult done(CUresult result, CUdeviceptr_v2 dst, CUdeviceptr_v2 src, bo
 }
 
 /* Calls the driver. If it refused memory of another device than the current one, calls it again by
- * a detour. The detour may wait for a thread that halts the devices, so it runs outside the
- * gate. */
-#define REACHING(dst, src, stream, call)                                                         \
-    __extension__({                                                                              \
-        CUresult reached_ = (call);                                                              \
-        MS_BY_DETOUR(reached_, again_outside_the_gate(&detour, (dst), (src), (stream)), (call)); \
-        reached_;                                                                                \
+ * a detour. The detour may wait for a thread that halts the devices, at its end, too. So of it only
+ * the driver's calls are counted at the gate. */
+#define REACHING(dst, src, stream, call)                                                      \
+    __extension__({                                                                           \
+        CUresult reached_ = (call);                                                           \
+        if (__builtin_expect(reached_ == CUDA_ERROR_INVALID_VALUE, 0)) {                      \
+            ms_gate_leave();                                                                  \
+            MS_BY_DETOUR(reached_, detours(&detour, (dst), (src), (stream)), MS_GATED(call)); \
+            ms_gate_enter();                                                                  \
+        }                                                                                     \
+        reached_;                                                                             \
     })
 
-static bool again_outside_the_gate(struct ms_detour *detour, CUdeviceptr_v2 dst, CUdeviceptr_v2 src,
-                                   CUstream *stream)
+static bool detours(struct ms_detour *detour, CUdeviceptr_v2 dst, CUdeviceptr_v2 src,
+                    CUstream *stream)
 {
-    ms_gate_leave();
-    const bool again = ms_detour_again(detour, (const uint64_t[]){dst, src}, 2, stream);
-    ms_gate_enter();
-    return again;
+    return ms_detour_again(detour, (const uint64_t[]){dst, src}, 2, stream);
 }
 
 /* Whether this copy must be a peer copy: at least one side is in a pool, both lie on devices, and

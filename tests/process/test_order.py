@@ -100,6 +100,17 @@ class Order(ProcessTest):
             with self.subTest(driver=driver):
                 self.case("routed_beside_capture", driver, SIMGPU_DEVICES=2).check()
 
+    def test_copies_on_a_stream_of_another_device_while_memory_moves(self) -> None:
+        self.case(
+            "detours_beside_moves",
+            SIMGPU_DEVICES=2,
+            SIMGPU_PEERS=0,
+            MEMSHIM_SPILL="auto",
+            MEMSHIM_SPILL_LIMIT="256MiB",
+            MEMSHIM_LIMIT="48MiB",
+            MEMSHIM_WAIT_MS=1000,
+        ).check()
+
     def test_a_context_that_cannot_be_made_current_for_once(self) -> None:
         for driver in DRIVERS:
             with self.subTest(driver=driver):

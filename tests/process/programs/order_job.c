@@ -569,6 +569,41 @@ static void routed_beside_capture(void)
     MUST(pthread_join(thread, NULL));
 }
 
+/* ---- copies on a stream of another device while memory moves (MEMSHIM_LIMIT) */
+
+enum { MOVES = 30, KEPT = 14 };
+
+static void *copies_by_detour(void *unused)
+{
+    unsigned char *host;
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemAllocHost((void **)&host, BLOCK_BYTES));
+    while (!atomic_load(&enough)) {
+        MUST(cuMemcpyAsync(block, (CUdeviceptr)(uintptr_t)host, BLOCK_BYTES, stream));
+        MUST(cuStreamSynchronize(stream));
+    }
+    return unused;
+}
+
+/* What such a copy leaves behind waits for whoever changes backing, who waits for the gate. */
+static void detours_beside_moves(void)
+{
+    CUdeviceptr kept[KEPT] = {0};
+    pthread_t thread;
+    begin_other();
+    MUST(cuCtxSetCurrent(context));
+    MUST(pthread_create(&thread, NULL, copies_by_detour, NULL));
+    for (int i = 0; i < MOVES; i++) {
+        if (kept[i % KEPT] != 0) {
+            MUST(cuMemFree(kept[i % KEPT]));
+        }
+        MUST(cuMemAlloc(&kept[i % KEPT], BLOCK_BYTES));
+        MUST(cuMemsetD8(kept[i % KEPT], 1, BLOCK_BYTES));
+    }
+    atomic_store(&enough, true);
+    MUST(pthread_join(thread, NULL));
+}
+
 /* ---- a context that cannot be made current for once */
 
 enum { REFUSED_TRIES = 40, MOST_NAPS = 5000 };
@@ -631,6 +666,7 @@ static void push_is_refused_once(void)
     X(going_routes)                   \
     X(peers_at_once)                  \
     X(routed_beside_capture)          \
+    X(detours_beside_moves)           \
     X(push_is_refused_once)
 
 static const struct test_case cases[] = {
