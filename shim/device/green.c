@@ -73,7 +73,7 @@ CUdevice ms_green_going(CUgreenCtx green)
     if (!g) {
         return -1;
     }
-    ms_streams_end(g->primary, g->handle);
+    ms_streams_end(g->primary, g->handle, g->legacy);
     ms_device_stream_gone(g->primary->device, g->legacy);
     return g->device;
 }

@@ -28,7 +28,8 @@ struct stream {
     struct ms_context *context;
     CUcontext owner; /* of a CREATED one: the driver's handle of its context */
     struct ms_link by_handle, by_id;
-    uint64_t thread; /* of a per-thread default stream, otherwise 0 */
+    uint64_t thread;    /* of a per-thread default stream, otherwise 0 */
+    ms_stream_t legacy; /* likewise: the legacy one beside it, which a green context has, too */
     enum stream_kind kind;
     bool capturing;
     bool unlinked;  /* out of the tables; the last user frees it */
@@ -202,12 +203,13 @@ static void make_thread_end_key(void)
     thread_ends_seen = pthread_key_create(&thread_end_key, thread_ended) == 0;
 }
 
-static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
+/* *id: the legacy default stream beside it, which becomes the thread's own. */
+static CUresult resolve_own(struct ms_context *context, ms_stream_t *id)
 {
-    const ms_stream_t legacy = context->legacy_stream;
+    const ms_stream_t legacy = *id;
     for (unsigned i = 0; i < THREAD_STREAM_HITS; i++) {
         if (memory.own[i].legacy == legacy && !context->dead) {
-            *out = memory.own[i].id;
+            *id = memory.own[i].id;
             return CUDA_SUCCESS;
         }
     }
@@ -223,22 +225,23 @@ static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
     struct stream *s = NULL;
     do {
         s = ms_chains_next(&by_id, s);
-    } while (s && (s->thread != memory.thread || s->context != context));
+    } while (s && (s->thread != memory.thread || s->legacy != legacy));
     if (!s) {
         s = new_stream(PER_THREAD, CU_STREAM_PER_THREAD, context);
         if (s) {
             s->thread = memory.thread;
+            s->legacy = legacy;
             link_locked(s);
         }
     }
-    *out = s ? s->id : 0;
+    *id = s ? s->id : 0;
     ms_lock_release(MS_LOCK(STREAMS));
-    if (*out == 0) {
+    if (*id == 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     unsigned i = memory.own_next++ % THREAD_STREAM_HITS;
     memory.own[i].legacy = legacy;
-    memory.own[i].id = *out;
+    memory.own[i].id = *id;
     return CUDA_SUCCESS;
 }
 
@@ -307,11 +310,19 @@ static void let_record(struct stream *s)
     }
 }
 
+/* Whether this thread can name the stream in its context. Not one of a green context, in which its
+ * handle means another stream. */
+static bool has_name(const struct stream *s)
+{
+    return s->kind != PER_THREAD ||
+           (s->thread == memory.thread && s->legacy == s->context->legacy_stream);
+}
+
 bool ms_stream_enter(ms_stream_t id, struct ms_stream_use *use)
 {
     ms_lock_acquire(MS_LOCK(STREAMS));
     struct stream *s = find_by_id(id);
-    if (s && (s->kind != PER_THREAD || s->thread == memory.thread)) {
+    if (s && has_name(s)) {
         s->users++;
     } else {
         s = NULL;
@@ -484,12 +495,13 @@ CUresult ms_stream_destroy(CUstream handle, CUresult (*real)(CUstream))
     return destroy_known(id, handle, real);
 }
 
-static ms_stream_t find_of(const struct ms_context *context, CUcontext owner)
+static ms_stream_t find_of(const struct ms_context *context, CUcontext owner, ms_stream_t legacy)
 {
     ms_stream_t id = 0;
     ms_lock_acquire(MS_LOCK(STREAMS));
-    for (const struct stream *s = NULL; id == 0 && (s = ms_chains_next(&by_handle, s)) != NULL;) {
-        id = s->context == context && s->owner == owner ? s->id : 0;
+    for (const struct stream *s = NULL; id == 0 && (s = ms_chains_next(&by_id, s)) != NULL;) {
+        bool created = s->kind == CREATED && s->context == context && s->owner == owner;
+        id = created || (s->kind == PER_THREAD && s->legacy == legacy) ? s->id : 0;
     }
     ms_lock_release(MS_LOCK(STREAMS));
     return id;
@@ -497,10 +509,10 @@ static ms_stream_t find_of(const struct ms_context *context, CUcontext owner)
 
 /* The driver does not destroy these streams, but they cannot be used any more (cuda.h,
  * cuGreenCtxDestroy). */
-void ms_streams_end(struct ms_context *primary, CUcontext green)
+void ms_streams_end(struct ms_context *primary, CUcontext green, ms_stream_t legacy)
 {
     ms_stream_t id = 0;
-    while ((id = find_of(primary, green)) != 0) {
+    while ((id = find_of(primary, green, legacy)) != 0) {
         ms_device_stream_gone(primary->device, id);
         ms_heirs_take(primary, id);
         ms_lock_acquire(MS_LOCK(STREAMS));

@@ -48,8 +48,8 @@ bool ms_stream_list_take(const struct ms_context *context, struct ms_stream_list
 void ms_stream_list_drop(struct ms_stream_list *list);
 
 /* The streams of a green context are about to end with it. primary: the record of its primary
- * context. green: what it was converted to. */
-void ms_streams_end(struct ms_context *primary, CUcontext green);
+ * context. green: what it was converted to. legacy: its default stream. */
+void ms_streams_end(struct ms_context *primary, CUcontext green, ms_stream_t legacy);
 
 /* A new id, for the legacy default stream of a new context. */
 ms_stream_t ms_stream_new_id(void);

@@ -131,6 +131,41 @@ static void default_streams_are_two(void)
     MUST(pthread_join(thread, NULL));
 }
 
+/* So have the default streams that a thread has in each of them. */
+static void thread_streams_are_two(void)
+{
+    CUdeviceptr first, next;
+    begin_with_primary();
+    MUST(cuMemAllocAsync(&first, BLOCK_BYTES, CU_STREAM_PER_THREAD));
+    pthread_t thread = hold(CU_STREAM_PER_THREAD);
+    MUST(cuMemsetD8Async(first, 2, BLOCK_BYTES, CU_STREAM_PER_THREAD));
+    MUST(cuMemFreeAsync(first, CU_STREAM_PER_THREAD));
+    MUST(cuCtxSetCurrent(converted));
+    for (int i = 0; i < BLOCKS; i++) {
+        MUST(cuMemAllocAsync(&next, BLOCK_BYTES, CU_STREAM_PER_THREAD));
+        EXPECT(next != first || atomic_load(&released));
+    }
+    MUST(pthread_join(thread, NULL));
+}
+
+/* Freed in the order of the one in the green context. */
+static void thread_stream_reuse(void)
+{
+    CUdeviceptr first, next;
+    begin_with_primary();
+    MUST(cuCtxSetCurrent(converted));
+    MUST(cuMemAllocAsync(&first, BLOCK_BYTES, CU_STREAM_PER_THREAD));
+    pthread_t thread = hold(CU_STREAM_PER_THREAD);
+    MUST(cuMemsetD8Async(first, 2, BLOCK_BYTES, CU_STREAM_PER_THREAD));
+    MUST(cuMemFreeAsync(first, CU_STREAM_PER_THREAD));
+    MUST(cuCtxSetCurrent(context));
+    for (int i = 0; i < BLOCKS; i++) {
+        MUST(cuMemAllocAsync(&next, BLOCK_BYTES, NULL));
+        EXPECT(next != first || atomic_load(&released));
+    }
+    MUST(pthread_join(thread, NULL));
+}
+
 /* Another stream's memory is waited for on the host: no wait can be queued on that default stream,
  * which no other context can name. */
 static void default_stream_waits(void)
@@ -264,6 +299,8 @@ static const struct test_case cases[] = {
     {"default_stream_halts", default_stream_halts},
     {"default_stream_reuse", default_stream_reuse},
     {"default_streams_are_two", default_streams_are_two},
+    {"thread_streams_are_two", thread_streams_are_two},
+    {"thread_stream_reuse", thread_stream_reuse},
     {"default_stream_waits", default_stream_waits},
     {"costs_no_context", costs_no_context},
     {"refused_costs_nothing", refused_costs_nothing},
