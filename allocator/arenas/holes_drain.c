@@ -78,10 +78,11 @@ void ms_holes_drain_no_more(struct ms_pool *pool)
     struct ms_range *next = NULL;
     for (struct ms_range *range = pool->draining; range != NULL; range = next) {
         next = range->draining.next;
-        if (!chunk_behind(pool, range)->host) {
+        const struct ms_chunk *chunk = chunk_behind(pool, range);
+        if (chunk == NULL || chunk->stuck || !chunk->host) {
             forget_draining(pool, range);
             range->state = MS_RANGE_BUSY;
-            ms_range_make_free(pool, range, NULL);
+            ms_range_give_up(pool, range, NULL);
         }
     }
     ms_state_release(pool);

@@ -159,6 +159,13 @@ static enum backing backing_at(const struct ms_pool *pool, const struct ms_range
     return chunk->stuck ? LOST : chunk->host ? ON_HOST : BACKED;
 }
 
+/* Whether the range is not of whole granules. Where nothing backs it, a device that kept failing
+ * lost its granule; other blocks may live there. */
+static bool in_part(const struct ms_pool *pool, const struct ms_range *range)
+{
+    return ((range->addr - range->segment->base) | range->bytes) % pool->granule_bytes != 0;
+}
+
 static void become(struct ms_pool *pool, struct ms_range *range, enum backing kind,
                    struct ms_batch *batch) MS_REQUIRES(ms_state_role)
 {
@@ -167,7 +174,11 @@ static void become(struct ms_pool *pool, struct ms_range *range, enum backing ki
         ms_range_make_free(pool, range, batch);
         break;
     case UNBACKED:
-        ms_range_make_hole(pool, range);
+        if (in_part(pool, range)) {
+            range->state = MS_RANGE_STUCK;
+        } else {
+            ms_range_make_hole(pool, range);
+        }
         break;
     case ON_HOST:
         ms_range_drain(pool, range);

@@ -171,3 +171,78 @@ Test(spill_faults, a_device_that_fails_for_good, .timeout = 600)
     }
     cr_assert_gt(lost_bytes, 0, "it never failed within the exchange");
 }
+
+/* ---- small blocks: several lie on a granule, some of them freed */
+
+enum { SMALL_BLOCKS = 160, SMALL_KIB = 512 };
+
+/* Fills the device and more; every third block, and everything from `kept` on, is freed. */
+static void fill_with_small(struct rig *rig, struct ms_block_info *block, int kept)
+{
+    for (int k = 0; k < SMALL_BLOCKS; k++) {
+        block[k] = rig_write_new(rig, SMALL_KIB * KIB);
+    }
+    for (int k = 0; k < SMALL_BLOCKS; k++) {
+        if (k % 3 == 0 || k >= kept) {
+            rig_free(rig, block[k], MS_STREAM_DEVICE);
+            block[k].addr = 0;
+        }
+    }
+    (void)ms_pool_trim(rig->pool, 0);
+}
+
+/* What is there has its contents; what is freed and allocated afterwards stays in order. */
+static uint64_t go_on_with_small(struct rig *rig, struct ms_block_info *block)
+{
+    uint64_t lost_bytes = rig_stats(rig).spill.lost_bytes;
+    rig_check(rig);
+    for (int k = 0; k < SMALL_BLOCKS; k++) {
+        if (block[k].addr != 0 && ms_dry_accessible(rig->dry, block[k].addr, block[k].bytes)) {
+            rig_check_contents(rig, &block[k]);
+        }
+    }
+    struct ms_block_info more = {0};
+    bool had = rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more) == MS_OK;
+    rig_check(rig);
+    for (int k = 0; k < SMALL_BLOCKS; k++) {
+        if (block[k].addr != 0) {
+            rig_free(rig, block[k], MS_STREAM_DEVICE);
+        }
+    }
+    rig_check(rig);
+    if (had) {
+        rig_free(rig, more, MS_STREAM_DEVICE);
+    }
+    more = rig_write_new(rig, 16 * MIB);
+    rig_check_contents(rig, &more);
+    rig_free(rig, more, MS_STREAM_DEVICE);
+    rig_end(rig);
+    return lost_bytes;
+}
+
+/* Memory beside what was freed comes back, or goes, and the device fails from the nth call on. */
+static uint64_t move_small_while_the_device_fails(uint64_t nth, bool back)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[SMALL_BLOCKS];
+    fill_with_small(rig, block, back ? SMALL_BLOCKS / 2 : SMALL_BLOCKS);
+    ms_dry_fail_run(rig->dry, nth, UINT32_MAX, 999);
+    if (back) {
+        (void)ms_pool_promote(rig->pool, UINT64_MAX);
+    } else {
+        (void)ms_pool_make_room(rig->pool, 24 * MIB, true);
+    }
+    ms_dry_fail_run(rig->dry, 0, 0, MS_OK);
+    return go_on_with_small(rig, block);
+}
+
+Test(spill_faults, a_device_fails_for_good_while_small_memory_moves, .timeout = 600)
+{
+    for (int back = 0; back < 2; back++) {
+        uint64_t lost_bytes = 0;
+        for (uint64_t nth = 1; nth < 120; nth++) {
+            lost_bytes += move_small_while_the_device_fails(nth, back != 0);
+        }
+        cr_assert_gt(lost_bytes, 0, "it never failed within the exchange");
+    }
+}
