@@ -79,10 +79,11 @@ static void leave_alone(void)
     }
 }
 
-/* The child has only this thread, so no other thread holds a lock. */
+/* The child has only this thread, so no other thread holds a lock. Forks may not be watched yet;
+ * then, too, another thread may have held one. */
 static void in_child(void)
 {
-    if (!atomic_load(&watched) || ms_process_inert()) {
+    if (ms_process_inert()) {
         return;
     }
     for (enum ms_lock_rank rank = MS_RANK_NONE + 1; rank < MS_RANK_COUNT; rank++) {

@@ -86,6 +86,7 @@ void ms_remembered_open(struct ms_remembered *remembered, char *const *environme
 void ms_remembered_close(struct ms_remembered *remembered)
 {
     if (remembered->lock >= 0) {
+        (void)flock(remembered->lock, LOCK_UN); /* a child of a fork meanwhile has the file open */
         (void)close(remembered->lock);
     }
     if (remembered->folder >= 0) {

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks while memory is short, and with handlers that allocate: no fork waits for ever."""
+"""Forks while memory is short, with handlers that allocate, and before the device is used: no fork
+and no child waits for ever."""
 
 from __future__ import annotations
 
+import shutil
 import unittest
 from typing import Any
 
@@ -36,6 +38,17 @@ class Forks(ProcessTest):
     def test_with_handlers_that_allocate(self) -> None:
         """They run while memshim holds no lock, though they were registered before it was used."""
         self.run_under_shim(JOB, "handlers", "3").check()
+
+    def test_before_the_device_is_used(self) -> None:
+        """Another thread asks for PyTorch's settings, and the test of the device takes long."""
+        beside = self.folder / "beside"
+        beside.mkdir()
+        command = beside / "memshim"
+        command.write_text("#!/bin/sh\nsleep 2\n")
+        command.chmod(0o755)
+        library = shutil.copy(SHIM, beside)
+        result = self.run_under_shim(program("settings_fork_job"), LD_PRELOAD=library).check()
+        self.assertEqual(result.stdout, "expandable_segments:True\n", result.describe())
 
     def test_a_child_asks_nothing_of_the_loader(self) -> None:
         """It may have been in the midst of another thread's dlopen, and stays so in the child."""

@@ -3,12 +3,18 @@
 #include "torch_double.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 
 void report_memory(
     void *at, int64_t bytes, size_t allocated, size_t reserved,
     uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 
 static _Atomic size_t live[16];
+
+const char *torch_settings(void)
+{
+    return getenv("PYTORCH_CUDA_ALLOC_CONF");
+}
 
 CUresult torch_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                       const CUmemAllocationProp *prop)

@@ -7,6 +7,9 @@
 #include <cuda.h>
 #include <stdint.h>
 
+/* The allocator's settings as PyTorch reads them; null: none. */
+const char *torch_settings(void);
+
 /* The driver's calls, made from libc10_cuda.so. */
 CUresult torch_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                       const CUmemAllocationProp *prop);
