@@ -385,18 +385,26 @@ void ms_stream_list_drop(struct ms_stream_list *list)
     }
 }
 
+/* One at a time, because each pool forgets it without this lock. */
 void ms_streams_forget(const struct ms_context *context)
 {
-    ms_lock_acquire(MS_LOCK(STREAMS));
-    for (struct stream *s = ms_chains_next(&by_id, NULL); s;) {
-        struct stream *next = ms_chains_next(&by_id, s);
-        if (s->context == context) {
+    ms_stream_t id = 0;
+    do {
+        ms_lock_acquire(MS_LOCK(STREAMS));
+        struct stream *s = NULL;
+        do {
+            s = ms_chains_next(&by_id, s);
+        } while (s && s->context != context);
+        id = s ? s->id : 0;
+        if (s) {
             unlink_locked(s);
             forget_locked(s);
         }
-        s = next;
-    }
-    ms_lock_release(MS_LOCK(STREAMS));
+        ms_lock_release(MS_LOCK(STREAMS));
+        if (id != 0) {
+            ms_device_stream_gone(context->device, id);
+        }
+    } while (id != 0);
 }
 
 /* --- for captures ---------------------------------------------------------------------------- */

@@ -111,6 +111,9 @@ class Order(ProcessTest):
             MEMSHIM_WAIT_MS=1000,
         ).check()
 
+    def test_streams_of_contexts_that_come_and_go(self) -> None:
+        self.case("streams_of_gone_contexts").check()
+
     def test_a_context_that_cannot_be_made_current_for_once(self) -> None:
         for driver in DRIVERS:
             with self.subTest(driver=driver):

@@ -604,6 +604,45 @@ static void detours_beside_moves(void)
     MUST(pthread_join(thread, NULL));
 }
 
+/* ---- streams of contexts that come and go */
+
+enum { COMING = 200, STREAMS_EACH = 8 };
+#define KEPT_PAGES ((size_t)4096) /* 16 MiB */
+
+static size_t data_pages(void)
+{
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    EXPECT(file != NULL && fscanf(file, "%*u %*u %*u %*u %*u %zu", &pages) == 1);
+    (void)fclose(file);
+    return pages;
+}
+
+static void come_and_go(int times)
+{
+    for (int i = 0; i < times; i++) {
+        CUcontext made;
+        CUstream streams[STREAMS_EACH];
+        CUdeviceptr piece;
+        MUST(cuCtxCreate(&made, NULL, 0, 0));
+        for (int k = 0; k < STREAMS_EACH; k++) {
+            MUST(cuStreamCreate(&streams[k], CU_STREAM_NON_BLOCKING));
+            MUST(cuMemAllocAsync(&piece, BLOCK_BYTES, streams[k]));
+            MUST(cuMemFreeAsync(piece, streams[k]));
+        }
+        MUST(cuCtxDestroy(made));
+    }
+}
+
+/* What is known of the streams goes with them. */
+static void streams_of_gone_contexts(void)
+{
+    come_and_go(COMING / 10);
+    const size_t before = data_pages();
+    come_and_go(COMING);
+    EXPECT(data_pages() < before + KEPT_PAGES);
+}
+
 /* ---- a context that cannot be made current for once */
 
 enum { REFUSED_TRIES = 40, MOST_NAPS = 5000 };
@@ -667,6 +706,7 @@ static void push_is_refused_once(void)
     X(peers_at_once)                  \
     X(routed_beside_capture)          \
     X(detours_beside_moves)           \
+    X(streams_of_gone_contexts)       \
     X(push_is_refused_once)
 
 static const struct test_case cases[] = {
