@@ -65,15 +65,15 @@ static void announce(void)
     ms_cancel_let(cancellation);
 }
 
-static void prepare(void)
+static void prepare(CUstream stream, bool per_thread)
 {
     ms_devices_settle();
-    ms_heirs_keep();
+    ms_heirs_keep(stream, per_thread);
 }
 
-void ms_capture_announce(void)
+void ms_capture_announce(CUstream handle, bool per_thread)
 {
-    prepare();
+    prepare(handle, per_thread);
     ms_gate_enter(); /* until the driver has begun the capture: none may begin while contents
                         move */
     announce();
@@ -111,7 +111,7 @@ void ms_captures_unseen(void)
     if (atomic_load(&unseen)) {
         return;
     }
-    prepare();
+    prepare(CU_STREAM_LEGACY, false); /* it is not known which stream captures */
     announce();
     if (atomic_exchange(&unseen, true)) {
         atomic_fetch_sub(&ms_captures, 1); /* one counts for all */
@@ -128,7 +128,7 @@ void ms_capture_begins(CUstream handle)
         ms_captures_unseen();
         return;
     }
-    prepare();
+    prepare(handle, true);
     announce();
     if (!ms_stream_note_capturing(handle, true, true)) {
         atomic_fetch_sub(&ms_captures, 1); /* it was capturing already */

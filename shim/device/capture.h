@@ -39,7 +39,7 @@ void ms_capture_let_on(void);
 
 /* Called around a call that begins or ends a capture; the latter two return the result that they
  * get. An announced capture that did not begin counts no more. */
-void ms_capture_announce(void);
+void ms_capture_announce(CUstream handle, bool per_thread);
 CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result);
 CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result);
 

@@ -114,16 +114,25 @@ static void keep_all(struct ms_context *context)
     ms_stream_list_drop(&streams);
 }
 
-void ms_heirs_keep(void)
+static void keep_everything(void)
 {
-    const bool held_off = ms_capture_hold_off();
     for (struct ms_context *c = ms_context_first(); c != NULL; c = c->next) {
         if (ms_context_hold_live(c)) {
             keep_all(c);
             ms_context_let(c);
         }
     }
-    if (held_off) {
+}
+
+void ms_heirs_keep(CUstream stream, bool per_thread)
+{
+    struct ms_stream_view view;
+    CUstream plain = ms_stream_plain_handle(stream, per_thread);
+    if (ms_capture_hold_off()) {
+        keep_everything();
         ms_capture_let_on();
+    } else if (plain != CU_STREAM_LEGACY &&
+               ms_stream_resolve(plain, per_thread, &view) == CUDA_SUCCESS) {
+        keep_one(view.context, view.id);
     }
 }

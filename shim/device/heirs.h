@@ -14,8 +14,10 @@
  * stream that captures is left alone: ms_heirs_keep was called before the capture. */
 void ms_heirs_take(struct ms_context *context, ms_stream_t stream);
 
-/* Before a capture begins: the heirs wait for all queued work. A stream may be destroyed while it
- * captures, when the driver cannot be asked what it had queued before. */
-void ms_heirs_keep(void);
+/* Before a capture of this stream begins: the heirs wait for all queued work. A stream may be
+ * destroyed while it captures, when the driver cannot be asked what it had queued before. While
+ * others capture, they wait for this stream's work alone: any other one may come into such a
+ * capture at any moment, and then a question about it would end the capture. */
+void ms_heirs_keep(CUstream stream, bool per_thread);
 
 #endif

@@ -6,25 +6,25 @@
 
 CUresult ms_serve_cuStreamBeginCapture(CUstream hStream)
 {
-    ms_capture_announce();
+    ms_capture_announce(hStream, false);
     return ms_capture_begun(hStream, false, MS_REAL(cuStreamBeginCapture)(hStream));
 }
 
 CUresult ms_serve_cuStreamBeginCapture_ptsz(CUstream hStream)
 {
-    ms_capture_announce();
+    ms_capture_announce(hStream, true);
     return ms_capture_begun(hStream, true, MS_REAL(cuStreamBeginCapture_ptsz)(hStream));
 }
 
 CUresult ms_serve_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
-    ms_capture_announce();
+    ms_capture_announce(hStream, false);
     return ms_capture_begun(hStream, false, MS_REAL(cuStreamBeginCapture_v2)(hStream, mode));
 }
 
 CUresult ms_serve_cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
 {
-    ms_capture_announce();
+    ms_capture_announce(hStream, true);
     return ms_capture_begun(hStream, true, MS_REAL(cuStreamBeginCapture_v2_ptsz)(hStream, mode));
 }
 
@@ -33,7 +33,7 @@ CUresult ms_serve_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
                                               const CUgraphEdgeData *dependencyData,
                                               size_t numDependencies, CUstreamCaptureMode mode)
 {
-    ms_capture_announce();
+    ms_capture_announce(hStream, false);
     return ms_capture_begun(hStream, false,
                             MS_REAL(cuStreamBeginCaptureToGraph)(hStream, hGraph, dependencies,
                                                                  dependencyData, numDependencies,
@@ -45,7 +45,7 @@ CUresult ms_serve_cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGr
                                                    const CUgraphEdgeData *dependencyData,
                                                    size_t numDependencies, CUstreamCaptureMode mode)
 {
-    ms_capture_announce();
+    ms_capture_announce(hStream, true);
     return ms_capture_begun(hStream, true,
                             MS_REAL(cuStreamBeginCaptureToGraph_ptsz)(hStream, hGraph, dependencies,
                                                                       dependencyData,

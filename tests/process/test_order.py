@@ -111,6 +111,9 @@ class Order(ProcessTest):
             MEMSHIM_WAIT_MS=1000,
         ).check()
 
+    def test_threads_that_capture_at_once(self) -> None:
+        self.case("captures_at_once").check()
+
     def test_streams_of_contexts_that_come_and_go(self) -> None:
         self.case("streams_of_gone_contexts").check()
 

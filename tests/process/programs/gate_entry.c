@@ -101,6 +101,23 @@ EXPORT void gate_hide_context_events(void)
     ((struct ms_driver_functions *)(uintptr_t)ms_driver())->cuCtxRecordEvent = NULL;
 }
 
+static CUresult (*create_event)(CUevent *event, unsigned int flags);
+static void (*before_event)(void);
+
+static CUresult create_event_after(CUevent *event, unsigned int flags)
+{
+    before_event();
+    return create_event(event, flags);
+}
+
+EXPORT void gate_before_events(void (*act)(void))
+{
+    struct ms_driver_functions *driver = (struct ms_driver_functions *)(uintptr_t)ms_driver();
+    before_event = act;
+    create_event = driver->cuEventCreate;
+    driver->cuEventCreate = create_event_after;
+}
+
 EXPORT int gate_captures(void)
 {
     return ms_captures_running();

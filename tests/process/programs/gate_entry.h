@@ -41,6 +41,9 @@ void gate_let_captures_on(void);
  * is known already. */
 void gate_hide_context_events(void);
 
+/* Called from here on whenever memshim is about to make an event. */
+void gate_before_events(void (*act)(void));
+
 /* Bit d: device d may reach what the pool of this one maps. */
 uint64_t gate_access_mask(int device);
 

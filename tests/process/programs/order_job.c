@@ -604,6 +604,67 @@ static void detours_beside_moves(void)
     MUST(pthread_join(thread, NULL));
 }
 
+/* ---- two threads begin to capture, each its own stream, beside a third capture */
+
+static _Thread_local bool gives_way;
+static atomic_bool passed, begun;
+
+static void give_way(void)
+{
+    if (gives_way) {
+        gives_way = false;
+        atomic_store(&passed, true);
+        while (!atomic_load(&begun)) {
+            nap_ms(1);
+        }
+    }
+}
+
+static void *capture_beside(void *mine)
+{
+    CUgraph graph;
+    MUST(cuCtxSetCurrent(context));
+    gives_way = true;
+    MUST(cuStreamBeginCapture(mine, CU_STREAM_CAPTURE_MODE_RELAXED));
+    atomic_store(&passed, true);
+    MUST(cuStreamEndCapture(mine, &graph));
+    MUST(cuGraphDestroy(graph));
+    return NULL;
+}
+
+/* What a stream has queued is handed to an heir before captures. In the midst of a capture of the
+ * stream that would draw the heir into it, and the next stream that hands over would end it. */
+static void captures_at_once(void)
+{
+    CUstream third, second, going;
+    CUgraph graph;
+    pthread_t thread;
+    MUST(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&going, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    hold_ms = 3000;
+    pthread_t holding = hold(stream);
+    MUST(cuMemsetD8Async(block, 2, BLOCK_BYTES, stream));
+    MUST(cuStreamBeginCapture(third, CU_STREAM_CAPTURE_MODE_RELAXED));
+    gate_before_events(give_way);
+    MUST(pthread_create(&thread, NULL, capture_beside, second));
+    while (!atomic_load(&passed)) {
+        nap_ms(1);
+    }
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemsetD8Async(block, 3, BLOCK_BYTES, stream));
+    atomic_store(&begun, true);
+    MUST(pthread_join(thread, NULL));
+    MUST(cuLaunchHostFunc(going, until_released, NULL));
+    MUST(cuStreamDestroy(going));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuStreamEndCapture(third, &graph));
+    MUST(cuGraphDestroy(graph));
+    MUST(pthread_join(holding, NULL));
+}
+
 /* ---- streams of contexts that come and go */
 
 enum { COMING = 200, STREAMS_EACH = 8 };
@@ -706,6 +767,7 @@ static void push_is_refused_once(void)
     X(peers_at_once)                  \
     X(routed_beside_capture)          \
     X(detours_beside_moves)           \
+    X(captures_at_once)               \
     X(streams_of_gone_contexts)       \
     X(push_is_refused_once)
 
