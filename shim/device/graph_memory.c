@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "allocator/base/arithmetic.h"
+#include "allocator/base/cancel.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/device.h"
@@ -12,7 +14,6 @@
 #include "shim/driver/driver.h"
 
 #define LEVELS_MAX 8 /* of child graphs in child graphs */
-#define TRIES_MAX  4 /* while other threads launch */
 
 static _Atomic bool any_allocates; /* on any device */
 
@@ -79,21 +80,25 @@ void ms_graph_memory_gone(CUgraphExec exec)
     (void)ms_ledger_take(MS_SPACE_GRAPH, (uint64_t)(uintptr_t)exec, NULL);
 }
 
-static uint64_t ask(const struct ms_device *device, CUgraphMem_attribute attribute)
+/* False: the driver does not say. */
+static bool ask(const struct ms_device *device, CUgraphMem_attribute attribute, uint64_t *bytes)
 {
-    cuuint64_t bytes = 0;
-    return ms_driver()->cuDeviceGetGraphMemAttribute != NULL &&
-                   ms_driver()->cuDeviceGetGraphMemAttribute(device->handle, attribute, &bytes) ==
-                       CUDA_SUCCESS
-               ? bytes
-               : 0;
+    cuuint64_t answer = 0;
+    bool known = ms_driver()->cuDeviceGetGraphMemAttribute != NULL &&
+                 ms_driver()->cuDeviceGetGraphMemAttribute(device->handle, attribute, &answer) ==
+                     CUDA_SUCCESS;
+    *bytes = answer;
+    return known;
 }
 
-/* What the driver keeps for graphs, and no graph has mapped. */
+/* What the driver keeps for graphs, and no graph has mapped; 0 where it does not say. */
 static uint64_t unused_bytes(const struct ms_device *device)
 {
-    return ms_less(ask(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT),
-                   ask(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+    uint64_t reserved = 0;
+    uint64_t used = 0;
+    bool known = ask(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+                 ask(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used);
+    return known ? ms_less(reserved, used) : 0;
 }
 
 /* Finds the graph's grant; its device is in use since it was made. */
@@ -155,6 +160,7 @@ void ms_graph_memory_trimmed(CUdevice device)
 }
 
 static void charge(struct ms_device *device, uint64_t before, uint64_t now)
+    MS_REQUIRES(device->measuring)
 {
     if (now > before) {
         ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, now - before);
@@ -164,26 +170,26 @@ static void charge(struct ms_device *device, uint64_t before, uint64_t now)
         /* Recorded first, as in ms_mempool_correct. */
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_GRAPH, 0, before - now,
                               0);
-        ms_device_discharge(device, MS_OWNER_FORWARDED, before - now);
+        ms_budget_discharge(&device->budget, MS_OWNER_FORWARDED, before - now);
     }
 }
 
-/* Asks again after the charge, because another thread's newer answer may have been charged before
- * an older one. */
+/* One thread at a time: otherwise an older answer could be charged after a newer one, or given back
+ * before it was charged. */
 void ms_graph_memory_correct(struct ms_device *device)
 {
     if (!atomic_load_explicit(&device->graphs_allocate, memory_order_relaxed) ||
         ms_captures_running()) {
         return;
     }
-    for (int tries = 0; tries < TRIES_MAX; tries++) {
-        const uint64_t now = ask(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-        const uint64_t before = atomic_exchange(&device->graph_bytes, now);
-        if (before == now) {
-            break;
-        }
-        charge(device, before, now);
+    const int cancellation = ms_cancel_hold();
+    ms_lock_acquire(&device->measuring);
+    uint64_t now = 0;
+    if (ask(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now)) {
+        charge(device, atomic_exchange(&device->graph_bytes, now), now);
     }
+    ms_lock_release(&device->measuring);
+    ms_cancel_let(cancellation);
     ms_device_check_thresholds(device);
 }
 

@@ -177,6 +177,13 @@ class Graph(Pressed):
     def test_a_later_launch_that_ran_out_is_made_again(self) -> None:
         self.later("graph-later", SIMGPU_FAIL="cuGraphLaunch@3=2")
 
+    def test_the_driver_twice_does_not_say(self) -> None:
+        for nth in range(1, 13):
+            with self.subTest(nth=nth):
+                shutil.rmtree(self.output, ignore_errors=True)
+                fail = f"cuDeviceGetGraphMemAttribute@{nth}-{nth + 1}=CUDA_ERROR_UNKNOWN"
+                self.later("graph-asked", MEMSHIM_SPILL="off", SIMGPU_FAIL=fail)
+
     def test_what_was_uploaded_is_not_made_room_for_again(self) -> None:
         seen = self.later("graph-uploaded")
         self.assertEqual(seen["report"]["spill"]["spills"], 0)

@@ -114,6 +114,9 @@ class Order(ProcessTest):
     def test_threads_that_capture_at_once(self) -> None:
         self.case("captures_at_once").check()
 
+    def test_threads_that_launch_graphs_at_once(self) -> None:
+        self.case("graphs_at_once", SIMGPU_DELAY_US="0-100").check()
+
     def test_streams_of_contexts_that_come_and_go(self) -> None:
         self.case("streams_of_gone_contexts").check()
 

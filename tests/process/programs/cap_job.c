@@ -17,6 +17,7 @@
  *   cap_job graph-again   the same; the first launch is refused, a later one is not
  *   cap_job graph-later [trim]   launched before, and trimmed since; a later launch beside blocks
  *                                that have all there is
+ *   cap_job graph-asked   launched; then blocks take what is said to be left, asked for once
  *   cap_job graph-uploaded   uploaded, and launched where there is no room for it twice
  *   cap_job refuse        allocates to the end, is refused, frees one block, gets it again
  *
@@ -535,6 +536,22 @@ static void graph_later(bool trim)
     free_all(&blocks);
 }
 
+/* What is said to be left may be wrong by what the driver could not say of graphs at that moment.
+ * The cap holds all the same. */
+static void graph_asked(void)
+{
+    CUstream stream;
+    struct blocks blocks = {.count = 0};
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = graph_of(stream, 60 * MIB);
+    MUST(cu.cuGraphLaunch(exec, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    (void)free_now();
+    take_all(&blocks);
+    note_peak();
+    free_all(&blocks);
+}
+
 static void graph_uploaded(void)
 {
     CUstream stream;
@@ -599,6 +616,8 @@ int main(int argc, char **argv)
         graph_again();
     } else if (strcmp(argv[1], "graph-later") == 0) {
         graph_later(argc == 3);
+    } else if (strcmp(argv[1], "graph-asked") == 0) {
+        graph_asked();
     } else if (strcmp(argv[1], "graph-uploaded") == 0) {
         graph_uploaded();
     } else if (strcmp(argv[1], "second-context") == 0 && argc == 3) {

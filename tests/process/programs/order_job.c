@@ -665,6 +665,51 @@ static void captures_at_once(void)
     MUST(pthread_join(holding, NULL));
 }
 
+/* ---- several threads launch graphs that allocate, and give the driver's memory back */
+
+enum { LAUNCHERS = 3, LAUNCHES = 400 };
+
+static void *launches_and_trims(void *unused)
+{
+    CUstream mine;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr piece;
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&mine, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamBeginCapture(mine, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    MUST(cuMemAllocAsync(&piece, BLOCK_BYTES, mine));
+    MUST(cuMemsetD8Async(piece, 1, BLOCK_BYTES, mine));
+    MUST(cuMemFreeAsync(piece, mine));
+    MUST(cuStreamEndCapture(mine, &graph));
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    MUST(cuGraphDestroy(graph));
+    for (int i = 0; i < LAUNCHES; i++) {
+        MUST(cuGraphLaunch(exec, mine));
+        MUST(cuStreamSynchronize(mine));
+        MUST(cuDeviceGraphMemTrim(0));
+    }
+    MUST(cuGraphExecDestroy(exec));
+    return unused;
+}
+
+/* All is back in the end. */
+static void graphs_at_once(void)
+{
+    pthread_t threads[LAUNCHERS];
+    size_t before, after, total;
+    MUST(cuMemGetInfo(&before, &total));
+    for (int i = 0; i < LAUNCHERS; i++) {
+        MUST(pthread_create(&threads[i], NULL, launches_and_trims, NULL));
+    }
+    for (int i = 0; i < LAUNCHERS; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    MUST(cuDeviceGraphMemTrim(0));
+    MUST(cuMemGetInfo(&after, &total));
+    EXPECT(after == before);
+}
+
 /* ---- streams of contexts that come and go */
 
 enum { COMING = 200, STREAMS_EACH = 8 };
@@ -768,6 +813,7 @@ static void push_is_refused_once(void)
     X(routed_beside_capture)          \
     X(detours_beside_moves)           \
     X(captures_at_once)               \
+    X(graphs_at_once)                 \
     X(streams_of_gone_contexts)       \
     X(push_is_refused_once)
 
