@@ -53,7 +53,7 @@ static void remember(const struct chunk_kind *kind)
     ms_lock_release(MS_LOCK(PROXIES));
 }
 
-/* False: there was no room to try it. */
+/* False: there was no room to try it. What the driver does not take back stays charged. */
 static bool ask(struct ms_device *device, const CUmemAllocationProp_v1 *prop, CUresult *answer)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
@@ -61,10 +61,9 @@ static bool ask(struct ms_device *device, const CUmemAllocationProp_v1 *prop, CU
         return false;
     }
     *answer = MS_REAL(cuMemCreate)(&chunk, device->granule_bytes, prop, 0);
-    if (*answer == CUDA_SUCCESS) {
-        (void)MS_REAL(cuMemRelease)(chunk);
+    if (*answer != CUDA_SUCCESS || MS_REAL(cuMemRelease)(chunk) == CUDA_SUCCESS) {
+        ms_device_discharge(device, MS_OWNER_APPLICATION, device->granule_bytes);
     }
-    ms_device_discharge(device, MS_OWNER_APPLICATION, device->granule_bytes);
     return *answer != CUDA_ERROR_OUT_OF_MEMORY;
 }
 

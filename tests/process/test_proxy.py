@@ -55,6 +55,9 @@ class Pages(ProcessTest):
     def test_kinds_that_the_driver_refuses(self) -> None:
         self.hold("kinds")
 
+    def test_a_chunk_of_the_kind_that_is_not_taken_back(self) -> None:
+        self.hold("kept_kind", SIMGPU_FAIL="cuMemRelease@1=CUDA_ERROR_UNKNOWN")
+
     def test_out_of_memory_and_again(self) -> None:
         self.assertIn("asked for 860.0 MiB", self.hold("refused", MEMSHIM_LOG="info"))
 

@@ -607,6 +607,19 @@ static void kinds(void)
     close_segment(&segment);
 }
 
+/* The first page asks the driver for a chunk of its kind, which the driver does not take back. */
+static void kept_kind(void)
+{
+    CUmemAllocationProp prop = properties();
+    CUmemGenericAllocationHandle page;
+    size_t free = 0;
+    size_t total = 0;
+    MUST(torch_create(&page, PAGE, &prop));
+    MUST(cuMemGetInfo(&free, &total));
+    EXPECT(total - free >= simgpu_used_bytes(device));
+    MUST(torch_release(page));
+}
+
 /* --- every driver call failing ----------------------------------------------------------------
  */
 
@@ -799,6 +812,7 @@ static const struct scenario scenarios[] = {{"story", story},
                                             {"orders", orders},
                                             {"errors", errors},
                                             {"kinds", kinds},
+                                            {"kept_kind", kept_kind},
                                             {"refused", refused},
                                             {"mismatch", mismatch},
                                             {"peers", peers},
