@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text, without a call. AddressSanitizer's strcmp and its like stand before the C library's, and
+/* Text, without a call. The sanitizers' strcmp and its like stand before the C library's, and
  * first ask dlsym for these: until then, a call of one jumps to null. So what dlsym does for names
  * that are none of ours calls none of them. */
 #ifndef MEMSHIM_SHIM_DRIVER_EARLY_TEXT_H

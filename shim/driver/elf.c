@@ -20,19 +20,14 @@ static const void *pointer_of(uintptr_t base, ElfW(Addr) value)
     return (const void *)(value < base ? base + value : value);
 }
 
-static bool read_dynamic(const struct dl_phdr_info *info, struct dynamic *out)
+static bool read_entries(uintptr_t base, const ElfW(Dyn) * entries, struct dynamic *out)
 {
-    *out = (struct dynamic){0};
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
-            out->entries = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-        }
-    }
-    if (out->entries == NULL) {
+    *out = (struct dynamic){.entries = entries};
+    if (entries == NULL) {
         return false;
     }
-    for (const ElfW(Dyn) *entry = out->entries; entry->d_tag != DT_NULL; entry++) {
-        const void *pointer = pointer_of(info->dlpi_addr, entry->d_un.d_ptr);
+    for (const ElfW(Dyn) *entry = entries; entry->d_tag != DT_NULL; entry++) {
+        const void *pointer = pointer_of(base, entry->d_un.d_ptr);
         switch (entry->d_tag) {
         case DT_STRTAB:
             out->strings = pointer;
@@ -56,16 +51,40 @@ static bool read_dynamic(const struct dl_phdr_info *info, struct dynamic *out)
     return out->strings != NULL && out->symbols != NULL;
 }
 
-static struct ms_loaded_elf object_of(const struct dl_phdr_info *info,
+static bool read_dynamic(const struct dl_phdr_info *info, struct dynamic *out)
+{
+    const ElfW(Dyn) *entries = NULL;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+            entries = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        }
+    }
+    return read_entries(info->dlpi_addr, entries, out);
+}
+
+static struct ms_loaded_elf object_at(uintptr_t base, const char *name,
                                       const struct dynamic *dynamic)
 {
-    struct ms_loaded_elf elf = {.base = info->dlpi_addr,
+    struct ms_loaded_elf elf = {.base = base,
                                 .symbols = dynamic->symbols,
                                 .strings = dynamic->strings,
                                 .gnu_hash = dynamic->gnu_hash,
                                 .hash = dynamic->hash};
-    ms_early_copy(info->dlpi_name, elf.path, sizeof(elf.path));
+    ms_early_copy(name, elf.path, sizeof(elf.path));
     return elf;
+}
+
+static struct ms_loaded_elf object_of(const struct dl_phdr_info *info,
+                                      const struct dynamic *dynamic)
+{
+    return object_at(info->dlpi_addr, info->dlpi_name, dynamic);
+}
+
+static bool is_called(const struct dynamic *dynamic, const char *path, const char *soname)
+{
+    const char *name =
+        dynamic->soname != 0 ? dynamic->strings + dynamic->soname : ms_early_base_name(path);
+    return ms_early_same(name, soname);
 }
 
 struct elf_search {
@@ -78,12 +97,7 @@ static int match_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
     (void)info_bytes;
     struct elf_search *search = ctx;
     struct dynamic dynamic;
-    if (!read_dynamic(info, &dynamic)) {
-        return 0;
-    }
-    const char *name = dynamic.soname != 0 ? dynamic.strings + dynamic.soname
-                                           : ms_early_base_name(info->dlpi_name);
-    if (!ms_early_same(name, search->name)) {
+    if (!read_dynamic(info, &dynamic) || !is_called(&dynamic, info->dlpi_name, search->name)) {
         return 0;
     }
     *search->out = object_of(info, &dynamic);
@@ -94,6 +108,19 @@ bool ms_elf_loaded(const char *soname, struct ms_loaded_elf *out)
 {
     struct elf_search search = {soname, out};
     return dl_iterate_phdr(match_object, &search) != 0;
+}
+
+bool ms_elf_of_start(const char *soname, struct ms_loaded_elf *out)
+{
+    for (const struct link_map *map = _r_debug.r_map; map != NULL; map = map->l_next) {
+        struct dynamic dynamic;
+        if (read_entries(map->l_addr, map->l_ld, &dynamic) &&
+            is_called(&dynamic, map->l_name, soname)) {
+            *out = object_at(map->l_addr, map->l_name, &dynamic);
+            return true;
+        }
+    }
+    return false;
 }
 
 static int match_needed(struct dl_phdr_info *info, size_t info_bytes, void *ctx)

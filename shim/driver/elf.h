@@ -35,6 +35,12 @@ static inline const char *ms_elf_loader_argument(void)
  * is none. Valid as long as the object stays loaded. */
 bool ms_elf_loaded(const char *soname, struct ms_loaded_elf *out);
 
+/* The same for an object that was loaded with the program, and without a call: ThreadSanitizer's
+ * dl_iterate_phdr, which stands before the C library's, first asks dlsym for that. It walks the
+ * list that the loader keeps for debuggers. What came with the program stands there before all
+ * else, and stays; so the search ends before any entry that another thread may take out. */
+bool ms_elf_of_start(const char *soname, struct ms_loaded_elf *out);
+
 /* A function that the object defines, in any version; null if it defines none. */
 void *ms_elf_function(const struct ms_loaded_elf *elf, const char *name);
 

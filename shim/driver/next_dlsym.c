@@ -4,12 +4,29 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
-#include <stdlib.h>
 
 #include "shim/driver/elf.h"
+#include "shim/process/log.h"
 
 _Atomic(ms_dlsym_t) ms_next_dlsym;
 _Atomic(ms_dlvsym_t) ms_next_dlvsym;
+
+/* Stand in where the C library has no such functions by the names that this file was built for. The
+ * program's look-ups fail, and it decides what comes of that. */
+static void *find_nothing(void *handle, const char *name)
+{
+    (void)handle;
+    (void)name;
+    MS_LOG_ONCE(MS_LOG_WARN, "this C library's dlsym was not found, so no look-up of a function "
+                             "succeeds; without memshim in LD_PRELOAD they do");
+    return NULL;
+}
+
+static void *find_no_version(void *handle, const char *name, const char *version)
+{
+    (void)version;
+    return find_nothing(handle, name);
+}
 
 /* The C library's functions cannot be looked up by name, because this library exports these names.
  * So they are read from the C library's symbol table. (Before glibc 2.34 they were in libdl.) The
@@ -23,13 +40,14 @@ static void find_next(void)
     ms_dlvsym_t versioned = NULL;
     static const char *const homes[] = {"libc.so.6", "libdl.so.2"};
     for (size_t i = 0; i < 2 && (plain == NULL || versioned == NULL); i++) {
-        if (ms_elf_loaded(homes[i], &elf)) {
+        if (ms_elf_of_start(homes[i], &elf)) {
             plain = ms_elf_function(&elf, "dlsym");
             versioned = ms_elf_function(&elf, "dlvsym");
         }
     }
     if (plain == NULL || versioned == NULL) {
-        abort(); /* not a C library that this file was built for: no function could be called */
+        plain = find_nothing;
+        versioned = find_no_version;
     }
     ms_dlsym_t next_plain = plain(RTLD_NEXT, "dlsym");
     ms_dlvsym_t next_versioned = plain(RTLD_NEXT, "dlvsym");

@@ -45,11 +45,18 @@ struct setting_answer {
 
 static struct setting_answer *answers MS_GUARDED_BY(*MS_LOCK(ANSWERS));
 
+/* Where no function can be looked up. */
+static char *plain_getenv(const char *name)
+{
+    return (char *)ms_environment(environ, name);
+}
+
 static char *next_getenv(const char *name)
 {
     getenv_t found = atomic_load_explicit(&next, memory_order_relaxed);
     if (found == NULL) {
         found = (getenv_t)ms_real_dlsym(RTLD_NEXT, "getenv");
+        found = found != NULL ? found : plain_getenv;
         atomic_store_explicit(&next, found, memory_order_relaxed);
     }
     return found(name);

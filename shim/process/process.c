@@ -16,11 +16,13 @@
 MS_HOT_DATA _Atomic int ms_process_state;
 
 static char start_dir[PATH_MAX];
+static bool begun;
 static struct stat first_stderr; /* all 0: there was none */
 static pid_t served_pid;
 
 void ms_process_begin(void)
 {
+    begun = true;
     if (fstat(STDERR_FILENO, &first_stderr) != 0) {
         memset(&first_stderr, 0, sizeof first_stderr);
     }
@@ -66,6 +68,9 @@ static bool may_be_redirected(const struct stat *now)
 bool ms_process_has_stderr(void)
 {
     struct stat now;
+    if (!begun) {
+        ms_process_begin(); /* a line from before the constructors */
+    }
     if (first_stderr.st_mode == 0 || fstat(STDERR_FILENO, &now) != 0) {
         return false;
     }

@@ -96,6 +96,22 @@ class Interceptors(ProcessTest):
         self.assertTrue(only_report(self.output)["devices"])
 
 
+class OtherCLibrary(ProcessTest):
+    def test_without_dlsym(self) -> None:
+        """As one that calls it otherwise: a copy whose name for it is another."""
+        real = library("libc.so.6")
+        if real is None:
+            self.skipTest("no libc.so.6 in the loader's cache")
+        (self.folder / "libc.so.6").write_bytes(
+            real.read_bytes().replace(b"\0dlsym\0", b"\0dlsyn\0")
+        )
+        path = f"{self.folder}:{SIMGPU}"
+        alone = run([program("tools_job")], LD_LIBRARY_PATH=path).check()
+        under = self.run_under_shim(program("tools_job"), LD_LIBRARY_PATH=path).check()
+        self.assertEqual(alone.stdout, under.stdout)
+        self.assertEqual(under.stderr.count("this C library's dlsym was not found"), 1)
+
+
 class OtherLibraries(ProcessTest):
     def compare(self, place: Path) -> None:
         path = f"{place}:{SIMGPU}"

@@ -10,7 +10,7 @@ add_library(native_stacks SHARED ${native_sources} ${door}/driver/elf.c ${door}/
 target_include_directories(native_stacks PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_definitions(native_stacks PUBLIC _GNU_SOURCE)
 target_compile_options(native_stacks PRIVATE -include ${door}/driver/glibc.h -fno-tree-slp-vectorize)
-target_link_libraries(native_stacks PRIVATE ms_allocator ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_libraries(native_stacks PRIVATE ms_shim_process ms_allocator ${CMAKE_DL_LIBS} Threads::Threads)
 set_target_properties(native_stacks PROPERTIES C_VISIBILITY_PRESET default)
 
 set(frames_o0 -O0)
