@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "shim/door/life.h"
 #include "shim/door/stubs.h"
 #include "shim/driver/gate.h"
 #include "shim/hooks/serve.h"
@@ -11,6 +12,7 @@
 
 const struct ms_real_functions *ms_entry_open(void)
 {
+    ms_life_begin();
     ms_policy_install();
     return ms_resolve();
 }

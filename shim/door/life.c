@@ -2,10 +2,14 @@
 /* The start and the end of the process. A program that never uses CUDA must not pay for this. So
  * the constructor compares one address (second_copy.h), puts variables into the environment, notes
  * the state of the process, and registers the handlers of exits and forks. */
+#include "shim/door/life.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -109,12 +113,18 @@ static void put_run_id(void)
     }
 }
 
-__attribute__((constructor)) static void at_load(void)
+/* A setuid program, whose environment is that of whoever started it, is served by nobody's options
+ * and writes nobody's files. */
+static bool is_left_alone(void)
 {
-    const int error = errno; /* 0 when main begins (C17 7.5) */
-    if ((environ != NULL &&
-         (ms_environment(environ, MS_PROBING) != NULL || ms_options_switched_off(environ))) ||
-        ms_copy_before()) {
+    return (environ != NULL &&
+            (ms_environment(environ, MS_PROBING) != NULL || ms_options_switched_off(environ))) ||
+           ms_copy_before() || getauxval(AT_SECURE) != 0;
+}
+
+static void begin(void)
+{
+    if (is_left_alone()) {
         ms_process_make_inert();
         return;
     }
@@ -127,5 +137,18 @@ __attribute__((constructor)) static void at_load(void)
     ms_fork_begin();
     (void)on_exit(at_exit, NULL); /* fails only without memory; then the trace ends as after a
                                      kill */
+}
+
+void ms_life_begin(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const int error = errno;
+    (void)pthread_once(&once, begin);
     errno = error;
+}
+
+/* Constructors of other libraries may run before it. errno is 0 when main begins (C17 7.5). */
+__attribute__((constructor)) static void at_load(void)
+{
+    ms_life_begin();
 }

@@ -96,6 +96,19 @@ class Life(ProcessTest):
         self.run_under_shim(*command, cwd=self.folder).check()
         self.assertEqual(len(process_folders(self.folder / "memshim-out")), 1)
 
+    def test_device_used_before_main(self) -> None:
+        """By a library's constructor, which runs before memshim's."""
+        job = program("constructor_job")
+        under = self.run_under_shim(job).check()
+        self.assertEqual(under.stdout, "42\n")
+        self.assertIn("memshim: version", under.stderr)
+        report = report_of(process_folders(self.output)[0])
+        self.assertEqual(report["devices"][0]["allocations"], 1)
+        shutil.rmtree(self.output)
+        off = self.run_under_shim(job, MEMSHIM="off").check()
+        self.assertEqual((off.stdout, off.stderr), ("42\n", ""))
+        self.assertFalse(self.output.exists())
+
     def test_started_without_stderr(self) -> None:
         """A file of the program's has its number: no line of ours goes there."""
         self.scenario("file-as-stderr", 1, preexec=lambda: os.close(2), cwd=self.folder)

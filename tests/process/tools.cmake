@@ -26,3 +26,9 @@ if(NOT MEMSHIM_SANITIZE)
   endforeach()
 endif()
 list(APPEND suites test_tools)
+
+# The library is beside the program.
+add_library(constructor_library SHARED programs/constructor_library.c)
+target_link_libraries(constructor_library PRIVATE cuda_headers simgpu_cuda)
+process_program(constructor_job SOURCES constructor_job.c LIBRARIES constructor_library simgpu_cuda)
+set_target_properties(constructor_job PROPERTIES SKIP_BUILD_RPATH OFF BUILD_RPATH "$ORIGIN")
