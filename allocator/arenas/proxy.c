@@ -157,7 +157,7 @@ ms_status_t ms_proxy_create(ms_pool_t *pool, uint64_t bytes, const void *propert
     struct ms_proxy *proxy = ms_slab_take(&pool->proxies.slab);
     ms_status_t status = MS_ERR_NO_MEMORY;
     if (proxy != NULL) {
-        *proxy = (struct ms_proxy){.bytes = bytes, .references = 1, .properties = properties};
+        *proxy = (struct ms_proxy){.bytes = bytes, .properties = properties};
         status = fill_new(pool, proxy, properties, may_wait);
     }
     if (status == MS_OK) {
@@ -183,7 +183,7 @@ ms_status_t ms_proxy_create(ms_pool_t *pool, uint64_t bytes, const void *propert
 
 void ms_proxy_end_if_unused(struct ms_pool *pool, struct ms_proxy *proxy)
 {
-    if (proxy->references > 0 || proxy->segment != NULL) {
+    if (!proxy->released || proxy->segment != NULL) {
         return;
     }
     ms_state_acquire(pool);
@@ -198,19 +198,12 @@ void ms_proxy_end_if_unused(struct ms_pool *pool, struct ms_proxy *proxy)
     ms_slab_give(&pool->proxies.slab, proxy);
 }
 
-/* ---- references, and the state of one proxy */
-
-void ms_proxy_retain(ms_pool_t *pool, ms_proxy_t *proxy)
-{
-    ms_growth_acquire(pool);
-    proxy->references++;
-    ms_growth_release(pool);
-}
+/* ---- the end, and the state, of one proxy */
 
 void ms_proxy_release(ms_pool_t *pool, ms_proxy_t *proxy)
 {
     ms_growth_acquire(pool);
-    proxy->references--;
+    proxy->released = true;
     ms_proxy_end_if_unused(pool, proxy);
     ms_obligations_settle(pool);
     ms_growth_release(pool);

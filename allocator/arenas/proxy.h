@@ -56,9 +56,8 @@ ms_status_t ms_proxy_access(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
  * mapped. */
 ms_status_t ms_proxy_unmap(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
-/* References: created with one; each ms_proxy_retain adds one. The proxy ends when the last
- * reference is released and it is mapped nowhere; its chunks then go back to pool or device. */
-void ms_proxy_retain(ms_pool_t *pool, ms_proxy_t *proxy);
+/* The caller, who made the proxy, needs it no more. It ends when it is mapped nowhere, too; its
+ * chunks then go back to pool or device. */
 void ms_proxy_release(ms_pool_t *pool, ms_proxy_t *proxy);
 
 /* A page is fresh until the thread that made it reports its next tensor, or a tensor touches it: it

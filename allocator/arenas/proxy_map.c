@@ -416,7 +416,7 @@ static uint64_t large_on_host(const struct ms_pool *pool, const struct ms_segmen
     for (uint64_t slot = from; slot < to; slot++) {
         const struct ms_chunk *chunk = segment->slots[slot];
         if (chunk != NULL && chunk->host && chunk->slot == slot &&
-            chunk->bytes > pool->granule_bytes && segment->proxies[slot]->references > 0) {
+            chunk->bytes > pool->granule_bytes && !segment->proxies[slot]->released) {
             bytes += chunk->bytes;
         }
     }

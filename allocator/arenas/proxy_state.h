@@ -17,9 +17,9 @@ struct ms_proxy {
     uint64_t slot;                /* its first slot there */
     struct ms_chunk *chunks;      /* while mapped nowhere; chunk->slot counts from its beginning */
     struct ms_proxy *prev, *next; /* all proxies */
-    unsigned references;
-    const void *properties; /* for one chunk that backs all of it */
+    const void *properties;       /* for one chunk that backs all of it */
     bool pinned;
+    bool released; /* by the framework */
 
     /* Of a current request: see ms_proxies_tensor_allocated. State lock. */
     bool fresh;
@@ -54,7 +54,7 @@ void ms_proxy_oblige(struct ms_pool *pool, const struct ms_proxy *proxy, uint64_
 void ms_proxy_fresh_no_more(struct ms_pool *pool, struct ms_proxy *proxy)
     MS_REQUIRES(ms_state_role);
 
-/* Ends the proxy if it has no references and is mapped nowhere. */
+/* Ends the proxy if it was released and is mapped nowhere. */
 void ms_proxy_end_if_unused(struct ms_pool *pool, struct ms_proxy *proxy)
     MS_REQUIRES(ms_growth_role);
 

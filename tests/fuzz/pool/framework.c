@@ -204,12 +204,6 @@ static bool unmap_pages(struct framework *framework, struct segment *segment, ui
     ms_addr_t addr = segment->base + from * segment->page_bytes;
     uint64_t bytes = (to - from) * segment->page_bytes;
     touch_pages(framework, segment, from, to, -1);
-    bool early = roll(framework, 2) == 0;
-    for (uint64_t page = from; early && page < to; page++) {
-        /* Two references, and one goes while it is mapped. */
-        ms_proxy_retain(stage->pool, segment->page[page]);
-        ms_proxy_release(stage->pool, segment->page[page]);
-    }
     ms_status_t status = ms_proxy_unmap(stage->pool, addr, bytes);
     if (status != MS_OK) {
         if (!stage_excuses(stage, status)) {
