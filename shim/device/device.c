@@ -4,6 +4,7 @@
 #include "allocator/base/units.h"
 #include "shim/driver/gate.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,6 +229,7 @@ static bool at_fork_joined; /* guarded by OPENING */
 
 static CUresult make_known(int ordinal, struct ms_device **out)
 {
+    const int error = errno;
     const int cancellation = ms_cancel_hold();
     struct ms_device *device = NULL;
     CUresult result = make(ordinal, &device);
@@ -248,6 +250,7 @@ static CUresult make_known(int ordinal, struct ms_device **out)
     atomic_store_explicit(&ms_devices[ordinal], device, memory_order_release);
     ms_lock_release(MS_LOCK(OPENING));
     ms_cancel_let(cancellation);
+    errno = error;
     *out = device;
     return result;
 }

@@ -40,8 +40,14 @@ static struct ms_budget on_host;
 
 static void begin_budget(void)
 {
-    ms_budget_init(&on_host,
-                   ms_host_spill_bytes(ms_options(), environ, ms_host_available_bytes("")));
+    uint64_t available_bytes = 0;
+    const bool known = ms_host_measure("", &available_bytes);
+    ms_host_note(available_bytes);
+    ms_budget_init(&on_host, ms_host_spill_bytes(ms_options(), environ, available_bytes));
+    if (ms_options()->spill && !known) {
+        ms_log(MS_LOG_WARN, "nothing is spilled: how much memory the host has left is not known, "
+                            "because /proc/meminfo cannot be read");
+    }
 }
 
 struct ms_budget *ms_spill_budget(void)

@@ -49,12 +49,16 @@ static int probe_process(void *argument)
         (void)sigaction(signal, &standard, NULL); /* this process's handlers must not run in it */
     }
     (void)sigprocmask(SIG_SETMASK, &launch->signals, NULL);
+    (void)close(STDIN_FILENO); /* so that there is room for a descriptor */
     int nowhere = open("/dev/null", O_RDWR);
-    if (nowhere >= 0) {
-        (void)dup2(nowhere, STDIN_FILENO);
-        (void)dup2(nowhere, STDOUT_FILENO);
-        (void)dup2(nowhere, STDERR_FILENO);
+    if (nowhere < 0) {
+        /* The command could not open its libraries either, and its loader would say so on the
+         * program's stderr. */
+        ms_command_leave(MS_PROBE_NOT_RUN_CODE);
     }
+    (void)dup2(nowhere, STDIN_FILENO);
+    (void)dup2(nowhere, STDOUT_FILENO);
+    (void)dup2(nowhere, STDERR_FILENO);
     (void)execve(launch->argv[0], launch->argv, launch->environment);
     ms_command_leave(MS_PROBE_NOT_RUN_CODE);
 }

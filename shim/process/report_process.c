@@ -57,12 +57,15 @@ void ms_report_process_prepare(void)
 /* The program's files, sockets and pipes must close with the program: whoever reads its output, or
  * needs its port, waits only for the program. On kernels before 5.9 the command closes them when it
  * begins. */
-static void keep_own_descriptors(const struct report_launch *launch)
+static bool keep_own_descriptors(const struct report_launch *launch)
 {
     const int answer =
         launch->answer >= 0 ? fcntl(launch->answer, F_DUPFD_CLOEXEC, ABOVE_STANDARD) : -1;
     const int nowhere = open("/dev/null", O_RDWR);
     const int log = open(launch->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (log < 0 && nowhere < 0) {
+        return false; /* the command's loader would say on the program's stderr what it misses */
+    }
     (void)dup2(log >= 0 ? log : nowhere, STDERR_FILENO);
     (void)dup2(nowhere, STDIN_FILENO);
     (void)dup2(nowhere, STDOUT_FILENO);
@@ -74,6 +77,7 @@ static void keep_own_descriptors(const struct report_launch *launch)
 #ifdef SYS_close_range
     (void)syscall(SYS_close_range, MS_REPORT_ANSWER_FD + 1, ~0U, 0);
 #endif
+    return true;
 }
 
 static int report_process(void *argument)
@@ -88,8 +92,9 @@ static int report_process(void *argument)
     }
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    keep_own_descriptors(launch);
-    (void)execve(launch->argv[0], launch->argv, launch->environment);
+    if (keep_own_descriptors(launch)) {
+        (void)execve(launch->argv[0], launch->argv, launch->environment);
+    }
     launch->error = errno;
     ms_command_leave(1);
 }

@@ -2,6 +2,7 @@
 /* How much memory the host has left, and how much of it may be used for spilling. */
 #include "shim/tables/host_bytes.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -183,9 +184,9 @@ static bool read_available(int root, uint64_t *bytes)
     return found;
 }
 
-/* False: nothing could be read. */
-static bool measure(const char *root, uint64_t *available_bytes)
+bool ms_host_measure(const char *root, uint64_t *available_bytes)
 {
+    const int error = errno;
     int folder = open_root(root);
     bool known = read_available(folder, available_bytes);
     uint64_t in_groups = left_in_groups(folder);
@@ -193,13 +194,14 @@ static bool measure(const char *root, uint64_t *available_bytes)
     if (in_groups < *available_bytes) {
         *available_bytes = in_groups;
     }
+    errno = error;
     return known;
 }
 
 uint64_t ms_host_available_bytes(const char *root)
 {
     uint64_t available = 0;
-    return measure(root, &available) ? available : 0;
+    return ms_host_measure(root, &available) ? available : 0;
 }
 
 static uint64_t spare(uint64_t available_bytes)
@@ -227,20 +229,29 @@ uint64_t ms_host_spill_bytes(const struct ms_options *options, char *const *envi
     return wanted < most ? wanted : most;
 }
 
+static _Atomic uint64_t left_bytes;   /* of the sample that ms_host_take may take from */
+static _Atomic uint64_t beyond_bytes; /* what was measured beyond it */
+
+void ms_host_note(uint64_t available_bytes)
+{
+    uint64_t none = 0;
+    if (atomic_load(&left_bytes) == 0) {
+        (void)atomic_compare_exchange_strong(&beyond_bytes, &none, spare(available_bytes));
+    }
+}
+
 bool ms_host_take(uint64_t bytes)
 {
     /* After so much has been taken, it is measured again, which includes what other programs
      * took. */
     const uint64_t sample_bytes = 256ULL << 20;
-    static _Atomic uint64_t left_bytes;
-    static _Atomic uint64_t beyond_bytes; /* measured then, beyond the sample */
     uint64_t left = atomic_load(&left_bytes);
     do {
         if (left < bytes) {
             /* A program may take the descriptors or /proc away. */
             uint64_t available = 0;
-            uint64_t room =
-                measure("", &available) ? spare(available) : left + atomic_load(&beyond_bytes);
+            uint64_t room = ms_host_measure("", &available) ? spare(available)
+                                                            : left + atomic_load(&beyond_bytes);
             if (room < bytes) {
                 return false;
             }

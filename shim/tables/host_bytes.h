@@ -14,6 +14,13 @@
  * nothing could be read. */
 uint64_t ms_host_available_bytes(const char *root);
 
+/* The same; false: nothing could be read. Keeps errno. */
+bool ms_host_measure(const char *root, uint64_t *available_bytes);
+
+/* This was measured: ms_host_take relies on it where it can measure nothing itself. Counts before
+ * its first use. */
+void ms_host_note(uint64_t available_bytes);
+
 /* Calls visit with each control group (v2) of this process, its own first, then those above: the
  * open folder of its files, and its path below /sys/fs/cgroup, which begins with a dot. */
 void ms_host_groups(const char *root, void (*visit)(void *ctx, int folder, const char *group),

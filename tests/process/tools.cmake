@@ -2,7 +2,7 @@
 # Programs as other people build them, and what they may mind of a call.
 include(CheckCSourceCompiles)
 
-foreach(name tools_job)
+foreach(name barred_job tools_job)
   process_program(${name} SOURCES ${name}.c LIBRARIES simgpu_cuda)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
 endforeach()
@@ -25,7 +25,7 @@ if(NOT MEMSHIM_SANITIZE)
     endif()
   endforeach()
 endif()
-list(APPEND suites test_tools)
+list(APPEND suites test_tools test_quiet)
 
 # The library is beside the program.
 add_library(constructor_library SHARED programs/constructor_library.c)
