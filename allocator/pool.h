@@ -154,10 +154,10 @@ uint64_t ms_pool_whole_bytes(ms_pool_t *pool);
  * verdict. Waits for the thread that changes backing; linear in the pool's chunks. */
 uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why);
 
-/* When the coldest of that memory was last used, as a point of the run so far: 0 its beginning, 1
- * now. False: none can move. Waits for the thread that changes backing; linear in the pool's
+/* When the coldest of that memory was last used, as a point of the run so far: 0 its beginning,
+ * 2^32 now. False: none can move. Waits for the thread that changes backing; linear in the pool's
  * chunks. */
-bool ms_pool_coldest(ms_pool_t *pool, double *place);
+bool ms_pool_coldest(ms_pool_t *pool, uint64_t *place);
 
 /* Prepares for a capture: from then on the pool asks nothing about queued work and unmaps nothing.
  * Finds out which work is done, and gives idle chunks back if they hold more than the budget has

@@ -22,9 +22,7 @@
 /* Converts a time to a part of the run so far, in 2^-32. */
 static uint64_t part_of(uint64_t at, uint64_t now)
 {
-    uint64_t part =
-        now == 0 ? 0 : (uint64_t)((double)at / (double)now * (double)(UINT64_C(1) << 32));
-    return ms_least(part, UINT64_C(1) << 32);
+    return now == 0 ? 0 : ms_share(ms_least(at, now), now, UINT64_C(1) << 32);
 }
 
 /* Converts the tick of a next use to a point of the run, like candidate->now. */
@@ -33,8 +31,8 @@ static uint64_t place_of(const struct ms_pool *pool, uint64_t tick) MS_REQUIRES(
     uint64_t clock = pool->epochs.clock > 0 ? pool->epochs.clock : pool->next_id - pool->first_id;
     return tick == MS_NEVER || clock == 0
                ? UINT64_MAX
-               : ((uint64_t)1 << 32) + (uint64_t)((double)(tick - pool->ahead.forecast.tick) /
-                                                  (double)clock * (double)(UINT64_C(1) << 32));
+               : (UINT64_C(1) << 32) +
+                     ms_share(ms_less(tick, pool->ahead.forecast.tick), clock, UINT64_C(1) << 32);
 }
 
 static const struct ms_spill_choice *choice_of(const struct ms_pool *pool)

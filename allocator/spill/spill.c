@@ -60,13 +60,13 @@ uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why)
     return bytes;
 }
 
-bool ms_pool_coldest(ms_pool_t *pool, double *place)
+bool ms_pool_coldest(ms_pool_t *pool, uint64_t *place)
 {
     struct ms_search search = {.down = true, .end = UINT64_MAX};
     ms_growth_acquire(pool);
     uint64_t bytes = ms_spill_possible(pool) ? ms_search_bytes(pool, &search) : 0;
     ms_growth_release(pool);
-    *place = (double)search.coldest_use / (double)(UINT64_C(1) << 32);
+    *place = search.coldest_use;
     return bytes > 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include "report/trace/words.h"
 
-#define SIGN          UINT64_C(0x31747365676964) /* "digest1" */
+#define SIGN          UINT64_C(0x32747365676964) /* "digest2" */
 #define MOST_HOLDINGS (1u << 22)
 
 void ms_digest_store(const struct ms_digest *digest, struct ms_buffer *out)

@@ -96,7 +96,7 @@ bool ms_site_table_read(const ms_site_table_t *table, uint8_t index, uint32_t id
     sums->forwarded_bytes = site->now.forwarded_bytes;
     sums->forwarded_at_peak_bytes = at_peak.forwarded_bytes;
     sums->estimated_at_peak_bytes = at_peak.estimate;
-    sums->estimated_at_peak_variance = at_peak.variance > 0 ? at_peak.variance : 0;
+    sums->estimated_at_peak_variance = at_peak.variance;
     if (device->fresh_id && device->fresh_site == id &&
         device->fresh_site_bytes > sums->peak_bytes) {
         sums->peak_bytes = device->fresh_site_bytes;

@@ -2,6 +2,7 @@
 /* Sums by call site: applies each event, and keeps the holders of memory at the peak. */
 #include "report/fold/site_sums.h"
 
+#include "allocator/base/arithmetic.h"
 #include "report/fold/site_past.h"
 #include "report/fold/site_table.h"
 
@@ -73,16 +74,40 @@ void ms_site_table_enter(ms_site_table_t *table, uint32_t phase)
 
 /* ---- events ---- */
 
-static void add_estimate(const struct ms_site_table *table, struct held *held, uint64_t bytes,
-                         int sign)
-{
-    if (table->sampling_bytes > 0) {
-        const double chance = ms_sampling_chance(bytes, table->sampling_bytes);
-        const double stands_for = (double)bytes / chance;
+/* What a sampled allocation of so many bytes stands for. */
+struct estimate {
+    uint64_t bytes;
+    uint64_t variance; /* in 2^-32 of the square of the mean, of which it is at most 1 */
+};
 
-        held->estimate += sign * stands_for;
-        held->variance += sign * stands_for * stands_for * (1 - chance);
+static struct estimate estimate_of(const struct ms_site_table *table, uint64_t bytes)
+{
+    if (table->sampling_bytes == 0) {
+        return (struct estimate){0};
     }
+
+    const uint64_t chance = ms_sampling_chance(bytes, table->sampling_bytes);
+    const uint64_t stands_for = ms_share(bytes, chance, MS_CERTAIN);
+    const uint64_t means = ms_share(stands_for, table->sampling_bytes, UINT64_C(1) << 31);
+    const uint64_t square = (uint64_t)((unsigned __int128)means * means >> 30);
+
+    return (struct estimate){stands_for, ms_share(square, MS_CERTAIN, MS_CERTAIN - chance)};
+}
+
+static void add_estimate(const struct ms_site_table *table, struct held *held, uint64_t bytes)
+{
+    const struct estimate estimate = estimate_of(table, bytes);
+
+    held->estimate += estimate.bytes;
+    held->variance += estimate.variance;
+}
+
+static void take_estimate(const struct ms_site_table *table, struct held *held, uint64_t bytes)
+{
+    const struct estimate estimate = estimate_of(table, bytes);
+
+    ms_sum_take(&held->estimate, estimate.bytes);
+    ms_sum_take(&held->variance, estimate.variance);
 }
 
 static void note_allocation(struct site *site, uint64_t bytes, uint64_t time_ns)
@@ -169,7 +194,7 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
     keep(device, site);
     site->now.bytes += event->bytes;
     site->now.count++;
-    add_estimate(table, &site->now, event->bytes, 1);
+    add_estimate(table, &site->now, event->bytes);
     if (site->sums.allocations == 0) {
         site->lifetimes.first_phase = table->phase;
     }
@@ -284,7 +309,7 @@ static struct site *shrink(struct ms_site_table *table, struct device *device,
         ms_sum_take(&site->now.bytes, live->bytes);
         ms_sum_take(&site->now.count, 1);
         if (live->key) {
-            add_estimate(table, &site->now, live->bytes, -1);
+            take_estimate(table, &site->now, live->bytes);
         }
     }
     return site;

@@ -96,7 +96,10 @@ uint32_t ms_site_table_allocations(const ms_site_table_t *table);
  * when later ones left theirs: gradients, mostly. */
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass);
 
-/* The probability that an allocation of so many bytes gets a site: 1 - exp(-bytes / mean). */
-double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes);
+/* The probability that an allocation of so many bytes gets a site, 1 - exp(-bytes / mean), in parts
+ * of MS_CERTAIN; never 0. */
+#define MS_CERTAIN (UINT64_C(1) << 62)
+
+uint64_t ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "allocator/base/containers/pages.h"
 
-#define HALVINGS 10 /* of the exponent, until a short series is exact enough */
+#define SMALL 64u /* the series is short enough for an exponent below 1 / SMALL */
 
 ms_site_table_t *ms_site_table_new(void)
 {
@@ -43,21 +43,36 @@ void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes)
     table->sampling_bytes = mean_bytes;
 }
 
-/* exp(x) - 1 = (exp(x / 2) - 1) * (exp(x / 2) + 1): needs only a short series for a small part of
- * the exponent. The C library's exp would make the traced process load another library. */
-double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
+static uint64_t product(uint64_t a, uint64_t b)
 {
-    if (mean_bytes == 0 || bytes / mean_bytes >= 64) {
-        return 1;
+    return (uint64_t)((unsigned __int128)a * b / MS_CERTAIN);
+}
+
+/* With c(x) = 1 - exp(-x): c(2x) = c(x) * (2 - c(x)), so that only a small x needs the series. In
+ * integers, because the traced process calls it, too (arithmetic.h). */
+uint64_t ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
+{
+    if (mean_bytes == 0 || bytes / mean_bytes >= SMALL) {
+        return MS_CERTAIN;
     }
 
-    const double x = -(double)bytes / (double)mean_bytes / (1 << HALVINGS);
-    double grown = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)));
+    unsigned halvings = 0;
 
-    for (int i = 0; i < HALVINGS; i++) {
-        grown *= grown + 2;
+    while ((unsigned __int128)bytes * SMALL > (unsigned __int128)mean_bytes << halvings) {
+        halvings++;
     }
-    return -grown;
+
+    const uint64_t x = (uint64_t)((unsigned __int128)bytes * (MS_CERTAIN >> halvings) / mean_bytes);
+    uint64_t chance = MS_CERTAIN;
+
+    for (uint64_t term = 5; term > 1; term--) {
+        chance = MS_CERTAIN - product(x, chance) / term;
+    }
+    chance = product(x, chance);
+    for (unsigned i = 0; i < halvings; i++) {
+        chance = 2 * chance - product(chance, chance);
+    }
+    return chance > 0 ? chance : 1;
 }
 
 __attribute__((noinline, cold)) struct site *ms_site_table_place(struct device *device, uint32_t id)

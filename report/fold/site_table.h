@@ -24,8 +24,8 @@
 /* A site's holdings at one moment. */
 struct held {
     uint64_t bytes, forwarded_bytes;
-    uint64_t count; /* of blocks and tensors */
-    double estimate, variance;
+    uint64_t count;              /* of blocks and tensors */
+    uint64_t estimate, variance; /* with sampling (struct ms_site_sums) */
 };
 
 /* An epoch numbers a moment at which a device's live bytes were highest. A site's holdings then are

@@ -80,8 +80,11 @@ static void add_tag_path(struct ms_json *json, const char *key, const struct ms_
     json->dense = dense;
 }
 
-static void add_sums(struct ms_json *json, const struct ms_site_sums *sums, bool sampled)
+/* mean_bytes: of the sampling that the site was part of; 0: of none. */
+static void add_sums(struct ms_json *json, const struct ms_site_sums *sums, uint64_t mean_bytes)
 {
+    const double square = (double)sums->estimated_at_peak_variance / 0x1p32; /* of the mean */
+
     ms_json_count(json, "allocations", sums->allocations);
     ms_json_count(json, "frees", sums->frees);
     ms_json_count(json, "bytes", sums->bytes);
@@ -102,22 +105,23 @@ static void add_sums(struct ms_json *json, const struct ms_site_sums *sums, bool
     }
     ms_json_count(json, "first_ns", sums->first_ns);
     ms_json_count(json, "last_ns", sums->last_ns);
-    if (sampled) {
-        ms_json_count(json, "estimated_at_peak_bytes", (uint64_t)sums->estimated_at_peak_bytes);
+    if (mean_bytes > 0) {
+        ms_json_count(json, "estimated_at_peak_bytes", sums->estimated_at_peak_bytes);
         ms_json_count(json, "standard_error_bytes",
-                      (uint64_t)ms_square_root(sums->estimated_at_peak_variance));
+                      (uint64_t)(ms_square_root(square) * (double)mean_bytes));
     } else {
         ms_json_null(json, "estimated_at_peak_bytes");
         ms_json_null(json, "standard_error_bytes");
     }
 }
 
-static bool is_sampled(const struct ms_model *model, uint32_t id)
+static uint64_t sampling_mean(const struct ms_model *model, uint32_t id)
 {
     const struct ms_site_definition *site = ms_definitions_site(model->definitions, id);
 
-    return ms_definitions_sampling_bytes(model->definitions) > 0 && site &&
-           !(site->flags & MS_SITE_SAMPLED_OUT);
+    return site && !(site->flags & MS_SITE_SAMPLED_OUT)
+               ? ms_definitions_sampling_bytes(model->definitions)
+               : 0;
 }
 
 /* The rule in words, and the kinds of the site's other blocks. */
@@ -153,7 +157,7 @@ static void add_row(struct ms_json *json, const struct ms_model *model, int devi
     ms_json_text(json, "thread", ms_site_thread(model, row->site));
     add_tag_path(json, "tags", model, site ? site->tag : 0);
     ms_json_add_site_line(json, "line", model, row->site);
-    add_sums(json, &row->sums, is_sampled(model, row->site));
+    add_sums(json, &row->sums, sampling_mean(model, row->site));
     ms_json_flag(json, "cut",
                  site && (site->flags & (MS_SITE_NATIVE_CUT | MS_SITE_NATIVE_LOST |
                                          MS_SITE_PYTHON_CUT | MS_SITE_PYTHON_LOST)));
@@ -204,7 +208,7 @@ static void add_rest(struct ms_json *json, const struct ms_model *model, int dev
     ms_json_text(json, "thread", "other");
     add_tag_path(json, "tags", model, 0);
     ms_json_null(json, "line");
-    add_sums(json, &rest, false);
+    add_sums(json, &rest, 0);
     ms_json_flag(json, "cut", false);
     ms_json_open(json, "frames", '[');
     ms_json_close(json, ']');

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "allocator/base/arithmetic.h"
+
 static void take(uint64_t *sum, uint64_t bytes)
 {
     *sum = *sum > bytes ? *sum - bytes : 0;
@@ -107,7 +109,7 @@ int64_t ms_aggregate_fragmentation_ppm(const struct ms_aggregate *aggregate)
     if (live >= reserved) {
         return 0;
     }
-    return (int64_t)((double)(reserved - live) / (double)reserved * 1e6 + 0.5);
+    return (int64_t)ms_share(reserved - live, reserved, 1000000);
 }
 
 bool ms_event_is_allocation(const struct ms_event *event)

@@ -75,8 +75,9 @@ struct ms_site_sums {
     uint64_t spilled_blocks;                /* its blocks that moved there, at least in part */
     uint64_t lifetime_ns;                   /* summed over all that were freed */
     uint64_t first_ns, last_ns;             /* of its first and last allocation */
-    double estimated_at_peak_bytes;         /* with sampling */
-    double estimated_at_peak_variance;      /* the square of the standard error */
+    uint64_t estimated_at_peak_bytes;       /* with sampling */
+    uint64_t estimated_at_peak_variance;    /* the square of the standard error, in 2^-32 of the
+                                               square of the sampling's mean */
 };
 
 #endif

@@ -126,9 +126,9 @@ static void limit_text(const struct ms_oom_state *state, const struct analysis *
         return;
     }
     if (state->fraction_known && state->fraction > 0 && state->fraction < 1) {
-        snprintf(
-            text, text_bytes, "the cap (%s, fraction %s)", cap,
-            ms_decimal_text((int64_t)(state->fraction * 1e6 + 0.5), fraction, sizeof(fraction)));
+        snprintf(text, text_bytes, "the cap (%s, fraction %s)", cap,
+                 ms_decimal_text((int64_t)ms_of_ratio(state->fraction, 1000000), fraction,
+                                 sizeof(fraction)));
     } else if (state->cap_bytes < state->device_total_bytes) {
         snprintf(text, text_bytes, "the cap (%s)", cap);
     } else {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/clock.h"
 
 /* How long to rely on the counter between two readings of the system's clock */
@@ -72,8 +73,7 @@ static void measure(struct ms_clock *clock)
         return;
     }
 
-    const uint64_t scale =
-        (uint64_t)((double)ns / (double)ticks * (double)(UINT64_C(1) << MS_CLOCK_SHIFT));
+    const uint64_t scale = ms_share(ns, ticks, UINT64_C(1) << MS_CLOCK_SHIFT);
     const uint64_t before = clock->scale;
     const uint64_t change = scale > before ? scale - before : before - scale;
     const bool steady = before == 0 || change < before / 1000;

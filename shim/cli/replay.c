@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "allocator/base/arithmetic.h"
 #include "report/read/traces.h"
 #include "report/render/commands/replay.h"
 #include "report/trace/format.h"
@@ -25,7 +26,7 @@
 struct replay_call {
     const char *trace, *csv, *costs_path;                            /* null: not given */
     uint64_t cap_bytes, device_bytes, host_limit_bytes, spill_bytes; /* 0: not given */
-    double fraction;                                                 /* 0: not given */
+    uint64_t fraction_ppb;                                           /* 0: not given */
     uint64_t lag, steps_every, device;
     bool device_given, min_cap, json, without_charges, without_uses, views;
     enum ms_replay_mode mode;
@@ -87,7 +88,7 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
     case MS_CLI_REPLAY_CAP:
         return ms_parse_size(value, &call->cap_bytes);
     case MS_CLI_REPLAY_FRACTION:
-        return ms_parse_fraction(value, &call->fraction);
+        return ms_parse_fraction(value, &call->fraction_ppb);
     case MS_CLI_REPLAY_DEVICE_MEMORY:
         return ms_parse_size(value, &call->device_bytes);
     case MS_CLI_REPLAY_HOST_LIMIT:
@@ -140,7 +141,7 @@ static int parse(int argc, char **argv, struct replay_call *call)
     if (!call->trace) {
         return ms_cli_wrong(MS_CLI_REPLAY, "a trace is missing: memshim replay TRACE");
     }
-    if ((call->cap_bytes > 0) + (call->fraction > 0) + call->min_cap > 1) {
+    if ((call->cap_bytes > 0) + (call->fraction_ppb > 0) + call->min_cap > 1) {
         return ms_cli_wrong(MS_CLI_REPLAY, "give only one of --cap, --fraction and --min-cap");
     }
     return -1;
@@ -231,13 +232,13 @@ static bool set_sizes(const struct replay_call *call, const struct ms_recording 
 
     config->cap_bytes = call->cap_bytes ? call->cap_bytes : MS_REPLAY_AMPLE_BYTES;
     config->device_bytes = device_bytes ? device_bytes : MS_REPLAY_AMPLE_BYTES;
-    if (call->fraction > 0) {
+    if (call->fraction_ppb > 0) {
         if (!device_bytes) {
             ms_complain("memshim replay: --fraction needs --device-memory: the recording "
                         "does not say the device's size");
             return false;
         }
-        config->cap_bytes = (uint64_t)(call->fraction * (double)device_bytes);
+        config->cap_bytes = ms_of_ppb(device_bytes, call->fraction_ppb);
     } else if (!call->cap_bytes && call->device_bytes) {
         config->cap_bytes = call->device_bytes;
     } else if (!call->device_bytes && config->device_bytes < config->cap_bytes) {

@@ -54,8 +54,8 @@ struct ms_device *ms_device_current(void)
 
 uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes)
 {
-    double fraction = 0;
-    return ms_options_cap_bytes(ms_options(), ordinal, total_bytes, &fraction);
+    uint64_t fraction_ppb = 0;
+    return ms_options_cap_bytes(ms_options(), ordinal, total_bytes, &fraction_ppb);
 }
 
 static const struct ms_device_policy *_Atomic policy_set;
@@ -125,7 +125,7 @@ static CUresult furnish(struct ms_device *device)
 {
     const struct ms_options *options = ms_options();
     uint64_t cap_bytes =
-        ms_options_cap_bytes(options, device->ordinal, device->total_bytes, &device->fraction);
+        ms_options_cap_bytes(options, device->ordinal, device->total_bytes, &device->fraction_ppb);
     CUresult result = ms_driver_ops_init(device);
     if (result != CUDA_SUCCESS) {
         return result;

@@ -52,7 +52,7 @@ struct ms_device {
     struct ms_driver_limit mps_limit, torch_limit; /* from the environment */
     uint64_t total_bytes;                          /* the driver's answer */
     uint64_t granule_bytes;
-    double fraction; /* that gave the cap; 0 if a limit in bytes did */
+    uint64_t fraction_ppb; /* that gave the cap; 0 if a limit in bytes did */
 
     struct ms_budget budget;
     ms_group_t *group; /* whose cap applies; null: this process has its own (device_group.h) */

@@ -69,12 +69,13 @@ static uint64_t moment_of(const struct moments *all, uint64_t allocations)
 uint64_t ms_group_thread_coldest_ns(struct ms_device *device)
 {
     struct ms_pool_stats stats;
-    double place = 0;
+    uint64_t place = 0;
     if (device->pool == NULL || ms_captures_running() || !ms_pool_coldest(device->pool, &place)) {
         return UINT64_MAX;
     }
     ms_pool_stats(device->pool, &stats);
-    return moment_of(&moments[device->ordinal], (uint64_t)(place * (double)stats.allocations));
+    return moment_of(&moments[device->ordinal],
+                     ms_share(place, UINT64_C(1) << 32, stats.allocations));
 }
 
 /* ---- giving ---- */

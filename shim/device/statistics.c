@@ -4,11 +4,12 @@
 
 #include <stdatomic.h>
 
+#include "allocator/base/arithmetic.h"
 #include "shim/group/group.h"
 #include "shim/process/session.h"
 #include "shim/tables/stats.h"
 
-#define MILLION 1e6
+#define MILLION 1000000u
 
 /* As in the trace's sums (ms_counters_reserved). */
 static uint64_t reserved_bytes(struct ms_device *device, const struct ms_arenas_stats *arenas)
@@ -28,7 +29,7 @@ static double fragmentation(const struct ms_device *device)
 {
     ms_trace_t *trace = ms_session_trace();
     const int64_t ppm = trace ? ms_trace_fragmentation_ppm(trace, device->ordinal) : -1;
-    return ppm > 0 ? (double)ppm / MILLION : 0;
+    return ppm > 0 ? ms_ratio((uint64_t)ppm, MILLION) : 0;
 }
 
 void ms_statistics_read(struct ms_device *device, struct memshim_stats *out)

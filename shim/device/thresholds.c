@@ -131,7 +131,7 @@ uint64_t ms_device_limit_bytes(const struct ms_device *device)
 
 static uint64_t level_of(int state, uint64_t limit)
 {
-    return (uint64_t)(ms_options()->thresholds[state - 1] * (double)limit);
+    return ms_of_ppb(limit, ms_options()->thresholds_ppb[state - 1]);
 }
 
 static void set_rise(struct ms_device *device, int state, uint64_t limit)

@@ -285,8 +285,8 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
     }
     state->pinned_by =
         (uint8_t)(waits_for_work(state) ? MS_PINNED_BY_WORK : pinned_by(device, &stats, &tensors));
-    state->fraction_known = device->fraction > 0;
-    state->fraction = device->fraction;
+    state->fraction_known = device->fraction_ppb > 0;
+    state->fraction = ms_ratio(device->fraction_ppb, MS_PPB);
     state->grad_mode = ms_torch_library_grad_mode();
     state->site = ms_site_capture(UINT64_MAX); /* so large that sampling always records it */
 }

@@ -32,7 +32,7 @@
 
 static uint64_t level_bytes(const struct ms_device *device, int state)
 {
-    return (uint64_t)(ms_options()->thresholds[state - 1] * (double)ms_device_limit_bytes(device));
+    return ms_of_ppb(ms_device_limit_bytes(device), ms_options()->thresholds_ppb[state - 1]);
 }
 
 /* The host memory of all devices of the process together: in use, and allowed. */

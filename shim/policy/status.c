@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "shim/device/device.h"
@@ -47,6 +48,8 @@ void ms_status_begin(void)
     atomic_store(&ms_status_on, true);
 }
 
+#define MILLION 1000000u
+
 /* cached_bytes: the part of the reserved bytes in PyTorch's cache. */
 static void say_device(const char *when, int ordinal, const struct memshim_stats *stats,
                        uint64_t cached_bytes)
@@ -58,17 +61,17 @@ static void say_device(const char *when, int ordinal, const struct memshim_stats
         (void)snprintf(cache, sizeof(cache), ", in PyTorch's cache %s",
                        ms_bytes_text(cached_bytes, cached, sizeof(cached)));
     }
-    ms_say("status: %sdevice %d: %s, used %s of %s (%s), live %s, reserved %s%s, fragmentation "
-           "%s, on the host %s",
-           when, ordinal, ms_threshold_name(stats->status),
-           ms_bytes_text(stats->used_bytes, used, sizeof(used)),
-           ms_bytes_text(stats->cap_bytes, cap, sizeof(cap)),
-           ms_percent_text(stats->used_bytes, stats->cap_bytes, share, sizeof(share)),
-           ms_bytes_text(stats->live_bytes, live, sizeof(live)),
-           ms_bytes_text(stats->reserved_bytes, reserved, sizeof(reserved)), cache,
-           ms_percent_text((uint64_t)(stats->fragmentation * 1e6 + 0.5), 1000000, parts,
-                           sizeof(parts)),
-           ms_bytes_text(stats->host_bytes, host, sizeof(host)));
+    ms_say(
+        "status: %sdevice %d: %s, used %s of %s (%s), live %s, reserved %s%s, fragmentation "
+        "%s, on the host %s",
+        when, ordinal, ms_threshold_name(stats->status),
+        ms_bytes_text(stats->used_bytes, used, sizeof(used)),
+        ms_bytes_text(stats->cap_bytes, cap, sizeof(cap)),
+        ms_percent_text(stats->used_bytes, stats->cap_bytes, share, sizeof(share)),
+        ms_bytes_text(stats->live_bytes, live, sizeof(live)),
+        ms_bytes_text(stats->reserved_bytes, reserved, sizeof(reserved)), cache,
+        ms_percent_text(ms_of_ratio(stats->fragmentation, MILLION), MILLION, parts, sizeof(parts)),
+        ms_bytes_text(stats->host_bytes, host, sizeof(host)));
 }
 
 static void say(void)

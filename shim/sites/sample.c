@@ -7,9 +7,11 @@
 
 #include <time.h>
 
+#include "allocator/base/arithmetic.h"
+
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-    uint64_t state;     /* of the generator; 0: nothing drawn yet in this thread */
-    double until_bytes; /* to the next point */
+    uint64_t state;       /* of the generator; 0: nothing drawn yet in this thread */
+    uint64_t until_bytes; /* to the next point, rounded up: sizes are whole */
 } here;
 
 /* Steele, Lea, Flood: Fast splittable pseudorandom number generators (SplitMix64). */
@@ -21,30 +23,21 @@ static uint64_t draw(void)
     return z ^ z >> 31;
 }
 
-static double uniform(void)
+/* Exponential, by von Neumann's comparison of uniforms. It is exact, and needs no logarithm, only
+ * integers (arithmetic.h): draws count as uniforms in 2^-64. A falling run u1 > u2 > ... has an odd
+ * length with probability exp(-u1); each failure before adds one mean to the result. */
+static uint64_t exponential(uint64_t mean_bytes)
 {
-    return (double)(draw() >> 11) * 0x1p-53;
-}
-
-/* Exponential with mean 1, by von Neumann's comparison of uniforms. It is exact, and needs no
- * logarithm, which would need the mathematical library. A falling run u1 > u2 > ... has an odd
- * length with probability exp(-u1); each failure before adds one to the result. */
-static double exponential(void)
-{
-    for (double whole = 0;; whole += 1) {
-        const double first = uniform();
-        double last = first;
+    for (uint64_t bytes = 0;; bytes = ms_plus(bytes, mean_bytes)) {
+        const uint64_t first = draw();
+        uint64_t last = first;
         bool odd = true;
-        for (;;) {
-            const double next = uniform();
-            if (next >= last) {
-                break;
-            }
-            last = next;
+        for (uint64_t next; (next = draw()) < last; last = next) {
             odd = !odd;
         }
         if (odd) {
-            return whole + first;
+            const uint64_t part = (uint64_t)((unsigned __int128)first * mean_bytes >> 64);
+            return ms_plus(bytes, part + 1);
         }
     }
 }
@@ -61,12 +54,12 @@ bool ms_sample_takes(uint64_t bytes, uint64_t mean_bytes)
 {
     if (here.state == 0) {
         seed();
-        here.until_bytes = exponential() * (double)mean_bytes;
+        here.until_bytes = exponential(mean_bytes);
     }
-    if (here.until_bytes > (double)bytes) {
-        here.until_bytes -= (double)bytes;
+    if (here.until_bytes > bytes) {
+        here.until_bytes -= bytes;
         return false;
     }
-    here.until_bytes = exponential() * (double)mean_bytes;
+    here.until_bytes = exponential(mean_bytes);
     return true;
 }

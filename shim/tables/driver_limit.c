@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/arithmetic.h"
 #include "shim/tables/host_bytes.h"
 #include "shim/tables/identity.h"
+#include "shim/tables/options.h"
 #include "shim/tables/torch_conf.h"
 
 static uint64_t left(const struct ms_driver_limit *limit)
@@ -118,10 +120,15 @@ struct ms_driver_limit ms_limit_of_torch(char *const *environment, uint64_t tota
     for (int i = 0; i < MS_TORCH_CONF_NAMES; i++) {
         const char *list = ms_environment(environment, ms_torch_conf_names[i]);
         const char *value = list ? ms_torch_conf_value(list, "per_process_memory_fraction") : NULL;
-        double fraction = value ? strtod(value, NULL) : 0;
-        if (fraction > 0 && fraction < 1) {
+        char fraction[32] = "";
+        uint64_t ppb = 0;
+        if (value) {
+            value += strspn(value, " ");
+            (void)snprintf(fraction, sizeof fraction, "%.*s", (int)strcspn(value, " ,]"), value);
+        }
+        if (ms_parse_fraction(fraction, &ppb) && ppb < MS_PPB) {
             limit.by = MS_LIMITED_BY_TORCH_CONF;
-            limit.bytes = (uint64_t)(fraction * (double)total_bytes);
+            limit.bytes = ms_of_ppb(total_bytes, ppb);
         }
     }
     return limit;

@@ -8,39 +8,86 @@
 #include <string.h>
 #include <strings.h>
 
-#define SMALLEST_SIZE (UINT64_C(1) << 20)
+#include "allocator/base/arithmetic.h"
+#include "allocator/base/clock.h"
+
+#define KIB UINT64_C(0x400)
+#define MIB (KIB * KIB)
+#define GIB (MIB * KIB)
+#define TIB (GIB * KIB)
+#define KB  UINT64_C(1000)
+#define MB  (KB * KB)
+#define GB  (MB * KB)
+#define TB  (GB * KB)
+
+#define SMALLEST_SIZE MIB
 
 /* --- Numbers ---------------------------------------------------------------------------------- */
 
-/* Not strtod, because the application's locale may use another decimal point. Returns where the
- * number ends; null if there is none. */
-static const char *scan_number(const char *text, double *number)
+struct number {
+    uint64_t whole; /* UINT64_MAX: that or more */
+    uint64_t ppb;   /* behind the point; digits after the ninth do not count */
+};
+
+static void add_digit(struct number *number, unsigned digit, uint64_t *place)
 {
-    double value = 0, unit = 1;
+    if (place != NULL) {
+        *place /= 10;
+        number->ppb += digit * *place;
+    } else {
+        number->whole = number->whole < UINT64_MAX / 10 ? number->whole * 10 + digit : UINT64_MAX;
+    }
+}
+
+/* Not strtod: the application's locale may use another decimal point, and see arithmetic.h. Returns
+ * where the number ends; null if there is none. */
+static const char *scan_number(const char *text, struct number *number)
+{
+    uint64_t place = MS_PPB;
     bool any = false, behind_point = false;
+    *number = (struct number){0};
     for (;; text++) {
         if (*text == '.' && !behind_point) {
             behind_point = true;
         } else if (*text >= '0' && *text <= '9') {
             any = true;
-            value = value * 10 + (*text - '0');
-            unit *= behind_point ? 10 : 1;
+            add_digit(number, (unsigned)(*text - '0'), behind_point ? &place : NULL);
         } else {
             break;
         }
     }
-    *number = value / unit;
     return any ? text : NULL;
 }
 
-bool ms_parse_fraction(const char *text, double *fraction)
+static bool is_whole(const struct number *number)
 {
-    double number;
+    return number->ppb == 0;
+}
+
+static bool is_zero(const struct number *number)
+{
+    return number->whole == 0 && number->ppb == 0;
+}
+
+static bool is_at_most(const struct number *number, uint64_t most)
+{
+    return number->whole < most || (number->whole == most && number->ppb == 0);
+}
+
+/* number * factor, rounded down. It must be less than 2^63. */
+static uint64_t times(const struct number *number, uint64_t factor)
+{
+    return number->whole * factor + ms_of_ppb(factor, number->ppb);
+}
+
+bool ms_parse_fraction(const char *text, uint64_t *ppb)
+{
+    struct number number;
     const char *end = scan_number(text, &number);
-    if (end == NULL || *end != '\0' || number <= 0 || number > 1) {
+    if (end == NULL || *end != '\0' || is_zero(&number) || !is_at_most(&number, 1)) {
         return false;
     }
-    *fraction = number;
+    *ppb = times(&number, MS_PPB);
     return true;
 }
 
@@ -48,20 +95,20 @@ bool ms_parse_bytes(const char *text, uint64_t *bytes)
 {
     static const struct {
         const char *name;
-        double factor;
-    } units[] = {{"", 1},       {"B", 1},        {"K", 0x1p10},   {"KiB", 0x1p10}, {"KB", 1e3},
-                 {"M", 0x1p20}, {"MiB", 0x1p20}, {"MB", 1e6},     {"G", 0x1p30},   {"GiB", 0x1p30},
-                 {"GB", 1e9},   {"T", 0x1p40},   {"TiB", 0x1p40}, {"TB", 1e12}};
-    double number;
+        uint64_t factor;
+    } units[] = {{"", 1},    {"B", 1},     {"K", KIB},   {"KiB", KIB}, {"KB", KB},
+                 {"M", MIB}, {"MiB", MIB}, {"MB", MB},   {"G", GIB},   {"GiB", GIB},
+                 {"GB", GB}, {"T", TIB},   {"TiB", TIB}, {"TB", TB}};
+    struct number number;
     const char *unit = scan_number(text, &number);
     if (unit == NULL) {
         return false;
     }
     unit += *unit == ' ' ? 1 : 0;
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-        double value = number * units[i].factor;
-        if (strcasecmp(unit, units[i].name) == 0 && value < 0x1p63) {
-            *bytes = (uint64_t)value;
+        const uint64_t factor = units[i].factor;
+        if (strcasecmp(unit, units[i].name) == 0 && number.whole < INT64_MAX / factor) {
+            *bytes = times(&number, factor);
             return true;
         }
     }
@@ -88,18 +135,17 @@ static bool parse_cap_item(const char *item, bool fractions, struct ms_options *
     struct ms_cap_rule *rule = &out->cap_all;
     const char *colon = strchr(item, ':');
     const char *value = item;
-    double device = 0, fraction = 0;
+    struct number device;
     uint64_t bytes = 0;
     if (colon != NULL) {
-        if (scan_number(item, &device) != colon || device != (int)device ||
-            device >= MS_DEVICES_MAX) {
+        if (scan_number(item, &device) != colon || !is_whole(&device) ||
+            device.whole >= MS_DEVICES_MAX) {
             return false;
         }
-        rule = &out->cap[(int)device];
+        rule = &out->cap[device.whole];
         value = colon + 1;
     }
-    if ((fractions || colon != NULL) && ms_parse_fraction(value, &fraction)) {
-        rule->fraction = fraction;
+    if ((fractions || colon != NULL) && ms_parse_fraction(value, &rule->fraction_ppb)) {
         return true;
     }
     if ((!fractions || colon != NULL) && ms_parse_size(value, &bytes)) {
@@ -188,13 +234,13 @@ bool ms_option_pool(const char *text, struct ms_options *out)
 
 static bool parse_age(const char *text, uint64_t *ns)
 {
-    const double most_days = 36500;
-    double days;
+    const uint64_t most_days = 36500;
+    struct number days;
     const char *end = scan_number(text, &days);
-    if (end == NULL || strcmp(end, "d") != 0 || days <= 0 || days > most_days) {
+    if (end == NULL || strcmp(end, "d") != 0 || is_zero(&days) || !is_at_most(&days, most_days)) {
         return false;
     }
-    *ns = (uint64_t)(days * 86400e9);
+    *ns = times(&days, 86400 * MS_NS_PER_S);
     return true;
 }
 
@@ -292,13 +338,13 @@ bool ms_option_stacks(const char *text, struct ms_options *out)
 
 bool ms_option_stack_depth(const char *text, struct ms_options *out)
 {
-    double depth;
+    struct number depth;
     const char *end = scan_number(text, &depth);
-    if (end == NULL || *end != '\0' || depth < 1 || depth > MS_STACK_DEPTH_MAX ||
-        depth != (uint32_t)depth) {
+    if (end == NULL || *end != '\0' || !is_whole(&depth) || depth.whole < 1 ||
+        depth.whole > MS_STACK_DEPTH_MAX) {
         return false;
     }
-    out->stack_depth = (uint32_t)depth;
+    out->stack_depth = (uint32_t)depth.whole;
     return true;
 }
 
@@ -335,66 +381,72 @@ bool ms_option_spill_limit(const char *text, struct ms_options *out)
 /* In the form that the report reads (report/read/batch.c). */
 bool ms_option_batch(const char *text, struct ms_options *out)
 {
-    double samples;
+    struct number samples;
     if (text[strspn(text, "0123456789")] != '\0' || scan_number(text, &samples) == NULL ||
-        samples < 1 || samples > UINT32_MAX) {
+        samples.whole < 1 || samples.whole > UINT32_MAX) {
         return false;
     }
-    out->batch = (uint32_t)samples;
+    out->batch = (uint32_t)samples.whole;
     return true;
 }
 
 bool ms_option_status_every(const char *text, struct ms_options *out)
 {
-    const double longest = 1e6; /* seconds: 11 days */
-    double number = 0;
+    const uint64_t longest = 1000000; /* seconds: 11 days */
+    struct number number = {0};
     const char *unit = text[0] != '\0' ? scan_number(text, &number) : text;
     const bool seconds = unit != NULL && strcmp(unit, "s") == 0;
-    if (unit == NULL || (unit[0] != '\0' && !seconds) || number > longest ||
-        (text[0] != '\0' && (seconds ? number < 1e-3 : number < 1 || number != (int)number))) {
+    if (unit == NULL || (unit[0] != '\0' && !seconds) || !is_at_most(&number, longest)) {
         return false;
     }
-    out->status_steps = seconds ? 0 : (uint64_t)number;
-    out->status_ns = seconds ? (uint64_t)(number * 1e9) : 0;
+    const uint64_t ns = times(&number, MS_NS_PER_S);
+    if (text[0] != '\0' &&
+        (seconds ? ns < MS_NS_PER_S / 1000 : number.whole < 1 || !is_whole(&number))) {
+        return false;
+    }
+    out->status_steps = seconds ? 0 : number.whole;
+    out->status_ns = seconds ? ns : 0;
     return true;
 }
 
 bool ms_option_wait(const char *text, struct ms_options *out)
 {
-    double milliseconds;
+    const uint64_t longest = 600000;
+    struct number milliseconds;
     const char *end = scan_number(text, &milliseconds);
-    if (end == NULL || *end != '\0' || milliseconds > 600e3) {
+    if (end == NULL || *end != '\0' || !is_at_most(&milliseconds, longest)) {
         return false;
     }
-    out->wait_ns = (uint64_t)(milliseconds * 1e6);
+    out->wait_ns = times(&milliseconds, MS_NS_PER_S / 1000);
     return true;
 }
 
 bool ms_option_report_wait(const char *text, struct ms_options *out)
 {
-    double seconds;
+    const uint64_t longest = 3600;
+    struct number seconds;
     const char *end = scan_number(text, &seconds);
-    if (end == NULL || *end != '\0' || seconds > 3600) {
+    if (end == NULL || *end != '\0' || !is_at_most(&seconds, longest)) {
         return false;
     }
-    out->report_wait_ns = (uint64_t)(seconds * 1e9);
+    out->report_wait_ns = times(&seconds, MS_NS_PER_S);
     return true;
 }
 
 struct threshold_parse {
-    double levels[3];
+    uint64_t levels_ppb[3];
     int count;
 };
 
 static bool threshold_item(void *ctx, const char *item)
 {
     struct threshold_parse *parse = ctx;
-    double level;
-    if (parse->count == 3 || !ms_parse_fraction(item, &level) ||
-        (parse->count > 0 && level <= parse->levels[parse->count - 1])) {
+    uint64_t ppb;
+    if (parse->count == 3 || !ms_parse_fraction(item, &ppb) ||
+        (parse->count > 0 && ppb <= parse->levels_ppb[parse->count - 1])) {
         return false;
     }
-    parse->levels[parse->count++] = level;
+    parse->levels_ppb[parse->count++] = ppb;
     return true;
 }
 
@@ -404,7 +456,7 @@ bool ms_option_thresholds(const char *text, struct ms_options *out)
     if (!each_item(text, threshold_item, &parse) || parse.count != 3) {
         return false;
     }
-    memcpy(out->thresholds, parse.levels, sizeof(out->thresholds));
+    memcpy(out->thresholds_ppb, parse.levels_ppb, sizeof(out->thresholds_ppb));
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/nearest.h"
 #include "shim/tables/option_parsers.h"
 
@@ -125,23 +126,23 @@ void ms_options_parse(char *const *environment, struct ms_options *out, ms_optio
 }
 
 uint64_t ms_options_cap_bytes(const struct ms_options *parsed, int device, uint64_t total_bytes,
-                              double *fraction)
+                              uint64_t *fraction_ppb)
 {
     struct ms_cap_rule rule = parsed->cap_all;
     if (device >= 0 && device < MS_DEVICES_MAX) {
         const struct ms_cap_rule *own = &parsed->cap[device];
-        rule.fraction = own->fraction > 0 ? own->fraction : rule.fraction;
+        rule.fraction_ppb = own->fraction_ppb > 0 ? own->fraction_ppb : rule.fraction_ppb;
         rule.limit_bytes = own->limit_bytes > 0 ? own->limit_bytes : rule.limit_bytes;
     }
     uint64_t cap_bytes = total_bytes;
-    *fraction = 1;
-    if (rule.fraction > 0 && rule.fraction < 1) {
-        cap_bytes = (uint64_t)(rule.fraction * (double)total_bytes);
-        *fraction = rule.fraction;
+    *fraction_ppb = MS_PPB;
+    if (rule.fraction_ppb > 0 && rule.fraction_ppb < MS_PPB) {
+        cap_bytes = ms_of_ppb(total_bytes, rule.fraction_ppb);
+        *fraction_ppb = rule.fraction_ppb;
     }
     if (rule.limit_bytes > 0 && rule.limit_bytes < cap_bytes) {
         cap_bytes = rule.limit_bytes;
-        *fraction = 0;
+        *fraction_ppb = 0;
     }
     return cap_bytes;
 }

@@ -32,8 +32,8 @@ enum ms_stacks_mode { MS_STACKS_OFF, MS_STACKS_NATIVE, MS_STACKS_PYTHON, MS_STAC
 
 /* The cap of a device; if several are set, the smallest counts. */
 struct ms_cap_rule {
-    double fraction;      /* of the device's total memory, 0 < f <= 1; 0: not set */
-    uint64_t limit_bytes; /* 0: not set */
+    uint64_t fraction_ppb; /* of the device's total memory, at most MS_PPB; 0: not set */
+    uint64_t limit_bytes;  /* 0: not set */
 };
 
 /* What an output folder keeps. 0: no limit. */
@@ -64,7 +64,7 @@ struct ms_options {
     uint64_t trace_limit_bytes;             /* MEMSHIM_TRACE_LIMIT */
     uint64_t report_wait_ns;                /* MEMSHIM_REPORT_WAIT */
     uint64_t wait_ns;                       /* MEMSHIM_WAIT_MS */
-    double thresholds[3];                   /* MEMSHIM_THRESHOLDS, as fractions of the cap,
+    uint64_t thresholds_ppb[3];             /* MEMSHIM_THRESHOLDS, as fractions of the cap,
                                                ascending */
     const char *run_id;                     /* MEMSHIM_RUN_ID; null: not set */
     uint64_t status_steps;                  /* MEMSHIM_STATUS_EVERY; 0: not by steps */
@@ -94,10 +94,10 @@ static inline bool ms_options_framework(enum ms_framework framework)
  * environment. */
 void ms_options_of_child(void);
 
-/* The cap of a device of total_bytes with these options. *fraction: the fraction that decided; 0 if
- * a limit in bytes did. */
+/* The cap of a device of total_bytes with these options. *fraction_ppb: the fraction that decided;
+ * 0 if a limit in bytes did. */
 uint64_t ms_options_cap_bytes(const struct ms_options *options, int device, uint64_t total_bytes,
-                              double *fraction);
+                              uint64_t *fraction_ppb);
 
 /* Called for every warning: one sentence, without the prefix. */
 typedef void (*ms_options_warn_t)(void *ctx, const char *sentence);
@@ -142,8 +142,8 @@ void ms_hooks_print(bool markdown, ms_options_write_t write, void *ctx);
  * memshim sets itself. Returns text. */
 char *ms_options_set_text(char *const *environment, char *text, size_t text_bytes);
 
-/* Parses "512MiB", "20GiB", "1.5 GB", "1048576" as bytes, and "0.95" as a fraction in (0, 1]. False
- * for anything else; then nothing is written. */
+/* Parses "512MiB", "20GiB", "1.5 GB", "1048576" as bytes, and "0.95" as a fraction in (0, 1], in
+ * parts per billion (ms_of_ppb). False for anything else; then nothing is written. */
 bool ms_parse_bytes(const char *text, uint64_t *bytes);
 
 /* Likewise, of at least 1 MiB: fewer bytes are a number without its unit, such as 8 for 8GiB. */
@@ -152,6 +152,6 @@ bool ms_parse_size(const char *text, uint64_t *bytes);
 /* Parses "20GiB", "30d", "20GiB,30d", at least one item. False for anything else; *keep is
  * unchanged then. */
 bool ms_parse_keep(const char *text, struct ms_keep *keep);
-bool ms_parse_fraction(const char *text, double *fraction);
+bool ms_parse_fraction(const char *text, uint64_t *ppb);
 
 #endif

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "allocator/base/nearest.h"
+#include "allocator/base/units.h"
 #include "shim/tables/options.h"
 
 #define GUESSED_GIB     1024 /* a number without a unit means GiB up to here, MiB above */
@@ -148,7 +149,7 @@ static void guess_number(const char *value, const char *allowed, char meant[MS_O
                        number <= GUESSED_GIB && !is_small(allowed) ? "GiB" : "MiB");
     } else if (strncmp(allowed, "a fraction", strlen("a fraction")) == 0 && number <= 100 &&
                (percent || number >= GUESSED_PERCENT)) {
-        (void)snprintf(meant, MS_OPTION_MEANT_BYTES, "%g", (double)number / 100);
+        (void)ms_decimal_text((int64_t)number * 10000, meant, MS_OPTION_MEANT_BYTES);
     }
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import unittest
@@ -13,6 +14,12 @@ from machine import BUILD, INSTALLED, ROOT, ProcessTest, process_folders, progra
 LIBC = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 NEWEST_GLIBC = (2, 28)
 RESOLVERS = {"dlclose", "dlsym", "dlvsym", "getenv"}
+# Of the processor's floating-point units, without moves; and those whose results are exact here.
+ARITHMETIC = re.compile(
+    r"\s+[0-9a-f]+:\s+(v?cvt\w+|v?(?:mul|div|add|sub|sqrt|max|min|round|u?comi|cmp\w*)[sp][sd]"
+    r"|f(?:i?ld|i?st|mul|add|div|sub|u?com)\w*)\b"
+)
+EXACT = {"cvtsi2sd", "cvttsd2si", "mulsd", "comisd"}
 SHELLS = {"bash-completion", "zsh", "fish"}
 NVTX = {"InitializeInjectionNvtx2"}
 TENSORFLOW = {"TFE_Execute"}
@@ -61,6 +68,22 @@ class Library(unittest.TestCase):
     def test_asks_for_no_driver_symbol(self) -> None:
         undefined = tool("nm", "-D", "--undefined-only", INSTALLED)
         self.assertEqual(re.findall(r"\bU (cu\w+|nvml\w+)", undefined), [])
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "instructions of another processor")
+    def test_computes_in_integers(self) -> None:
+        """A program may have the exceptions of floating-point operations end it, and looks at their
+        flags. What converts the doubles of public structs is exact, and compares raise nothing."""
+        found: dict[str, set[str]] = {}
+        function = ""
+        for line in tool("objdump", "-d", "--no-show-raw-insn", INSTALLED).splitlines():
+            if header := re.match(r"[0-9a-f]+ <(.*)>:$", line):
+                function = header[1]
+            elif instruction := ARITHMETIC.match(line):
+                found.setdefault(function, set()).add(instruction[1])
+        self.assertEqual({name: sorted(i - EXACT) for name, i in found.items() if i - EXACT}, {})
+        self.assertLessEqual(len(found), 6, f"more functions than convert doubles: {sorted(found)}")
+        undefined = tool("nm", "-D", "--undefined-only", INSTALLED)
+        self.assertEqual(re.findall(r"\b(strto(?:d|f|ld)|atof|ldexp|exp|log|pow)@", undefined), [])
 
     def test_holds_no_reader(self) -> None:
         """What reads traces and writes reports is the command's alone: no file of those rooms is in

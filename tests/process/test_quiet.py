@@ -1,12 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that bar system calls."""
+"""What a call leaves behind in its thread: neither an errno nor a flag of a floating-point
+operation, whose exceptions a program may have end it. And programs that bar system calls."""
 
 from __future__ import annotations
 
 import platform
 import unittest
+from typing import Any
 
 from machine import ProcessTest, Result, program
+
+MANY_OPTIONS = {
+    "MEMSHIM_SPILL": "auto",
+    "MEMSHIM_FRACTION": "0:0.3333",
+    "MEMSHIM_THRESHOLDS": "0.55,0.77,0.93",
+    "MEMSHIM_SAMPLE_BYTES": "0.7MiB",
+    "MEMSHIM_TRACE_LIMIT": "1.3MiB",
+    "MEMSHIM_STATUS_EVERY": "0.1s",
+    "MEMSHIM_WAIT_MS": "333.3",
+    "MEMSHIM_KEEP": "1.1GiB,0.3d",
+    "PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.3",
+    "SIMGPU_MEMORY": "192MiB",
+    "SIMGPU_CONTEXT": "8MiB",
+}
+
+
+class Quiet(ProcessTest):
+    def quiet(self, *arguments: str, **settings: Any) -> None:
+        command = (program("quiet_job"), *arguments)
+        self.assertEqual(self.run_under_shim(*command, **settings).check().stdout, "done\n")
+
+    def test_errno_and_flags(self) -> None:
+        self.quiet(**MANY_OPTIONS)
+
+    def test_exceptions_that_end_the_program(self) -> None:
+        self.quiet("trap", **MANY_OPTIONS)
+
 
 @unittest.skipUnless(platform.machine() == "x86_64", "numbers of another system")
 class Barred(ProcessTest):

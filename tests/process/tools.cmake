@@ -2,10 +2,11 @@
 # Programs as other people build them, and what they may mind of a call.
 include(CheckCSourceCompiles)
 
-foreach(name barred_job tools_job)
+foreach(name barred_job quiet_job tools_job)
   process_program(${name} SOURCES ${name}.c LIBRARIES simgpu_cuda)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
 endforeach()
+target_link_libraries(quiet_job PRIVATE m)
 
 # tools_<way>_job, where the compiler has what that takes.
 set(way_thread -fsanitize=thread)

@@ -377,9 +377,9 @@ Test(site_sums, sites_without_bounds_are_unknown)
 
 Test(site_sums, chance_of_a_sample)
 {
-    cr_assert_eq(ms_sampling_chance(5, 0), 1, "no sampling: everything is told");
+    cr_assert_eq(ms_sampling_chance(5, 0), MS_CERTAIN, "no sampling: everything is told");
     for (uint64_t bytes = 1; bytes < UINT64_C(1) << 50; bytes = bytes * 3 + 1) {
-        const double chance = ms_sampling_chance(bytes, 1 << 20);
+        const double chance = (double)ms_sampling_chance(bytes, 1 << 20) / MS_CERTAIN;
         const double expected = -expm1(-(double)bytes / (1 << 20));
 
         cr_assert_float_eq(chance / expected, 1, 1e-9, "%lu: %g %g", bytes, chance, expected);
@@ -413,10 +413,10 @@ Test(site_sums, sampled_bytes_are_estimated)
             ms_site_table_apply(table, &born, i);
         }
         cr_assert(ms_site_table_read(table, 0, 1, &read));
-        sum += read.estimated_at_peak_bytes;
-        squares += (read.estimated_at_peak_bytes - (double)truth) *
-                   (read.estimated_at_peak_bytes - (double)truth);
-        variance += read.estimated_at_peak_variance;
+        const double error = (double)read.estimated_at_peak_bytes - (double)truth;
+        sum += (double)read.estimated_at_peak_bytes;
+        squares += error * error;
+        variance += (double)read.estimated_at_peak_variance / 0x1p32 * MEAN * MEAN;
         ms_site_table_delete(table);
     }
     cr_assert_float_eq(sum / RUNS / (double)truth, 1, 0.01, "unbiased: %g", sum / RUNS);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/arithmetic.h"
 #include "shim/tables/options.h"
 
 struct said {
@@ -30,7 +31,7 @@ Test(options, defaults)
 {
     struct ms_options options;
     struct said said = parse("HOME=/", &options);
-    double fraction;
+    uint64_t ppb;
     cr_assert_eq(said.count, 0);
     cr_assert_eq(options.log, MS_LOG_WARN);
     cr_assert(options.pool);
@@ -39,11 +40,11 @@ Test(options, defaults)
     cr_assert_eq(options.trace_limit_bytes, UINT64_C(512) << 20);
     cr_assert_eq(options.wait_ns, UINT64_C(30000000000));
     cr_assert_eq(ms_options_wait_most_ns(&options), UINT64_C(300000000000));
-    cr_assert_float_eq(options.thresholds[2], 0.97, 1e-12);
+    cr_assert_eq(options.thresholds_ppb[2], 970000000);
     cr_assert_str_eq(options.output_dir, "memshim-out");
     cr_assert_null(options.run_id);
-    cr_assert_eq(ms_options_cap_bytes(&options, 3, 1000, &fraction), 1000);
-    cr_assert_float_eq(fraction, 1, 0);
+    cr_assert_eq(ms_options_cap_bytes(&options, 3, 1000, &ppb), 1000);
+    cr_assert_eq(ppb, MS_PPB);
 }
 
 Test(options, bytes)
@@ -93,40 +94,43 @@ Test(options, sizes)
 
 Test(options, fractions)
 {
-    static const char *const bad[] = {"", "0", "0.0", "1.01", "-0.5", "95%", "0,9", "inf", "1e-1"};
-    double fraction = 7;
-    cr_assert(ms_parse_fraction("0.95", &fraction));
-    cr_assert_float_eq(fraction, 0.95, 1e-12);
-    cr_assert(ms_parse_fraction("1", &fraction));
-    cr_assert_float_eq(fraction, 1, 0);
+    static const char *const bad[] = {"",    "0",   "0.0", "1.01", "-0.5",
+                                      "95%", "0,9", "inf", "1e-1", "1.000000001"};
+    uint64_t ppb = 7;
+    cr_assert(ms_parse_fraction("0.95", &ppb));
+    cr_assert_eq(ppb, 950000000);
+    cr_assert(ms_parse_fraction(".3333333333333", &ppb));
+    cr_assert_eq(ppb, 333333333);
+    cr_assert(ms_parse_fraction("1", &ppb));
+    cr_assert_eq(ppb, MS_PPB);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        cr_assert_not(ms_parse_fraction(bad[i], &fraction), "%s", bad[i]);
+        cr_assert_not(ms_parse_fraction(bad[i], &ppb), "%s", bad[i]);
     }
 }
 
-static uint64_t cap_of(const char *variable, int device, double *fraction)
+static uint64_t cap_of(const char *variable, int device, uint64_t *ppb)
 {
     struct ms_options options;
     struct said said = parse(variable, &options);
     cr_assert_eq(said.count, 0, "%s: %s", variable, said.last);
-    return ms_options_cap_bytes(&options, device, UINT64_C(24) << 30, fraction);
+    return ms_options_cap_bytes(&options, device, UINT64_C(24) << 30, ppb);
 }
 
 Test(options, caps)
 {
     const uint64_t gib = UINT64_C(1) << 30;
-    double fraction;
-    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0.5", 0, &fraction), 12 * gib);
-    cr_assert_float_eq(fraction, 0.5, 0);
-    cr_assert_eq(cap_of("MEMSHIM_LIMIT=20GiB", 7, &fraction), 20 * gib);
-    cr_assert_float_eq(fraction, 0, 0);
-    cr_assert_eq(cap_of("MEMSHIM_LIMIT=99GiB", 0, &fraction), 24 * gib, "never more than there is");
-    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 0, &fraction), 6 * gib);
-    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 1, &fraction), 12 * gib);
-    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 2, &fraction), 24 * gib);
-    cr_assert_eq(cap_of("MEMSHIM_LIMIT= 8GiB , 1:0.25", 0, &fraction), 8 * gib);
-    cr_assert_eq(cap_of("MEMSHIM_LIMIT= 8GiB , 1:0.25", 1, &fraction), 6 * gib);
-    cr_assert_eq(cap_of("MEMSHIM_LIMIT=63:1GiB", 63, &fraction), gib);
+    uint64_t ppb;
+    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0.5", 0, &ppb), 12 * gib);
+    cr_assert_eq(ppb, MS_PPB / 2);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT=20GiB", 7, &ppb), 20 * gib);
+    cr_assert_eq(ppb, 0);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT=99GiB", 0, &ppb), 24 * gib, "never more than there is");
+    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 0, &ppb), 6 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 1, &ppb), 12 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 2, &ppb), 24 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT= 8GiB , 1:0.25", 0, &ppb), 8 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT= 8GiB , 1:0.25", 1, &ppb), 6 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT=63:1GiB", 63, &ppb), gib);
 }
 
 Test(options, bad_values_keep_the_default_and_are_named)
