@@ -54,10 +54,17 @@ class Group:
     file: str
     tests: Sequence[str]
     settings: dict[str, str] = field(default_factory=dict)
-    before: str = ""  # Python that runs before the file is loaded
+    before: str = ""  # Python that runs before the file is loaded, and before each test
 
 
-EXPANDABLE = "import torch; torch.cuda.memory._set_allocator_settings('expandable_segments:True')"
+# As PyTorch's test_cuda_expandable_segments.py does: the tests know that the segments are on. Some
+# end with them off.
+EXPANDABLE = """
+import torch
+from torch.testing._internal import common_utils
+torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+common_utils.EXPANDABLE_SEGMENTS = True
+"""
 TWO_RANKS = {"SIMGPU_DEVICES": "2"}
 GROUPS = {
     "multiprocessing": Group(
@@ -139,9 +146,10 @@ Error = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, N
 class Said(unittest.TestResult):
     """Writes a JSON line for the beginning and the end of each test."""
 
-    def __init__(self, to: int) -> None:
+    def __init__(self, to: int, before: str) -> None:
         super().__init__()
         self.to = to
+        self.before = before
         self.outcome = ""
 
     def say(self, **what: str) -> None:
@@ -151,6 +159,7 @@ class Said(unittest.TestResult):
         super().startTest(test)
         self.outcome = "pass"
         self.say(begins=short_id(test))
+        exec(self.before, {})
 
     def stopTest(self, test: unittest.TestCase) -> None:
         super().stopTest(test)
@@ -237,7 +246,7 @@ def child(file: Path, patterns: Sequence[str], skip: set[str], before: str, to: 
         for test in sorted(tests, key=short_id)
         if matches(short_id(test), patterns) and short_id(test) not in skip
     ]
-    result = Said(to)
+    result = Said(to, before)
     unittest.TestSuite(wanted).run(result)
     result.say(done="")
     for other in others:
