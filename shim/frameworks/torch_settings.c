@@ -33,6 +33,8 @@
 #include "shim/tables/remembered.h"
 #include "shim/tables/torch_conf.h"
 
+#define SEGMENTS_OFF "expandable_segments:False"
+
 typedef char *(*getenv_t)(const char *);
 
 static _Atomic(getenv_t) next;
@@ -163,9 +165,25 @@ static void say_once(enum ms_log_level level, const char *what, const char *how)
 /* memshim, not the user, switched PyTorch's expandable segments on. */
 static atomic_bool expandable;
 
+/* The settings with which they are off again; null: they are not memshim's. */
+static _Atomic(const char *) without_segments;
+
 bool ms_torch_settings_expandable(void)
 {
     return atomic_load(&expandable);
+}
+
+const char *ms_torch_settings_without_segments(void)
+{
+    return atomic_load(&without_segments);
+}
+
+void ms_torch_settings_made(const char *settings)
+{
+    if (atomic_load(&without_segments) != NULL) {
+        const bool named = ms_torch_conf_value(settings, "expandable_segments") != NULL;
+        atomic_store(&without_segments, named ? NULL : keep(settings, SEGMENTS_OFF));
+    }
 }
 
 /* Why they are left off; null: no reason. */
@@ -209,7 +227,9 @@ static char *answer_for(int row, char *value)
         return value;
     }
     if (options->torch == MS_TORCH_NATIVE) {
-        atomic_store(&expandable, true);
+        if (!atomic_exchange(&expandable, true)) {
+            atomic_store(&without_segments, keep(merged, SEGMENTS_OFF));
+        }
         ms_proxies_replace_malloc();
     }
     (void)ms_torch_library_find(); /* for its version: in tensor mode it reports nothing */

@@ -26,6 +26,12 @@ TENSORFLOW = {"TFE_Execute"}
 TORCH = {
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
+    "_ZN3c104cuda20CUDACachingAllocator20setAllocatorSettingsERKSs",
+    "_ZN3c104cuda20CUDACachingAllocator20setAllocatorSettings"
+    "ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+    "_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEb",
+    "_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbb",
+    "_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbbb",
 }
 
 

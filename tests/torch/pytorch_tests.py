@@ -110,9 +110,7 @@ FITS = "what runs out of memory under this cap without memshim is served, partly
 SEGMENTS = (
     "memshim switches expandable segments on: a pool has fewer segments, of which the test asks"
 )
-OWN_ALLOCATOR = "with expandable segments, PyTorch 2.6 does not ask the allocator of a MemPool"
 KNOWN: dict[tuple[str, str, str], str] = {
-    ("*", "cuda", "TestMemPool.test_mempool_with_allocator"): OWN_ALLOCATOR,
     ("*", "cuda", "TestBlockStateAbsorption.test_allocate_in_thread_to_pool"): SEGMENTS,
     ("tight*", "cuda", "TestCuda.test_graph_cudnn_dropout"): FITS,
     ("default", "*", "TestCuda.test_out_of_memory_retry"): SERVED,

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -35,6 +36,33 @@ EXPORT const char *fake_setting(const char *name)
 {
     const char *volatile value = getenv(name); /* no tail call: the answer is copied there */
     return value;
+}
+
+/* libtorch_python: the program sets PyTorch's settings, and makes a pool; what stands in it. */
+struct string {
+    const char *text;
+    size_t length;
+};
+
+void set_settings(const struct string *settings) __asm__(
+    "_ZN3c104cuda20CUDACachingAllocator20setAllocatorSettingsERKNSt7__cxx1112basic_"
+    "stringIcSt11char_"
+    "traitsIcESaIcEEE");
+void make_pool(char *pool, void *allocator, _Bool user, _Bool on_oom, _Bool whole) __asm__(
+    "_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbbb");
+
+EXPORT void fake_set(const char *settings);
+EXPORT void fake_set(const char *settings)
+{
+    set_settings(&(struct string){settings, strlen(settings)});
+}
+
+EXPORT const char *fake_pool(void *allocator);
+EXPORT const char *fake_pool(void *allocator)
+{
+    static char pool[512];
+    make_pool(pool, allocator, 1, 0, 1);
+    return pool;
 }
 
 EXPORT int fake_usages(void);

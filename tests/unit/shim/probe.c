@@ -359,6 +359,22 @@ static void road_settings(void)
     }
 }
 
+/* PyTorch reads its settings; the program makes some, or none, and pools, the last of which
+ * have allocators. */
+static void road_pool(void)
+{
+    void *torch = dlopen(getenv("FAKE_TORCH"), RTLD_NOW | RTLD_LOCAL);
+    (void)((const char *(*)(const char *))dlsym(torch, "fake_setting"))("PYTORCH_CUDA_ALLOC_CONF");
+    const char *made = getenv("FAKE_SETTINGS");
+    if (made != NULL) {
+        ((void (*)(const char *))dlsym(torch, "fake_set"))(made);
+    }
+    const char *(*pool)(void *) = (const char *(*)(void *))dlsym(torch, "fake_pool");
+    printf("%s\n", pool(NULL));
+    printf("%s\n", pool((void *)0x2000));
+    printf("%s\n", pool((void *)0x3000));
+}
+
 /* JAX makes a client: with a limit or a choice of the user's where these variables are set. */
 static void road_plugin(void)
 {
@@ -431,17 +447,29 @@ static void road_nothing(void)
 static const struct {
     const char *name;
     void (*go)(void);
-} roads[] = {{"handle", road_handle},       {"default", road_default},
-             {"next", road_next},           {"main", road_main},
-             {"version", road_version},     {"resolver", road_resolver},
-             {"namespace", road_namespace}, {"call", road_call},
-             {"fork", road_fork},           {"fork-first", road_fork_first},
-             {"threads", road_threads},     {"millions", road_millions},
-             {"bypass", road_bypass},       {"interposer", road_interposer},
-             {"torch", road_torch},         {"nothing", road_nothing},
-             {"shared", road_shared},       {"local", road_local},
-             {"settings", road_settings},   {"verbs", road_verbs},
-             {"plugin", road_plugin},       {"tensorflow", road_tensorflow}};
+} roads[] = {{"handle", road_handle},
+             {"default", road_default},
+             {"next", road_next},
+             {"main", road_main},
+             {"version", road_version},
+             {"resolver", road_resolver},
+             {"namespace", road_namespace},
+             {"call", road_call},
+             {"fork", road_fork},
+             {"fork-first", road_fork_first},
+             {"threads", road_threads},
+             {"millions", road_millions},
+             {"bypass", road_bypass},
+             {"interposer", road_interposer},
+             {"torch", road_torch},
+             {"nothing", road_nothing},
+             {"shared", road_shared},
+             {"local", road_local},
+             {"settings", road_settings},
+             {"verbs", road_verbs},
+             {"pool", road_pool},
+             {"plugin", road_plugin},
+             {"tensorflow", road_tensorflow}};
 
 int main(int argc, char **argv)
 {

@@ -304,6 +304,33 @@ Test(door, pytorch_alone_reads_what_is_added)
                    "none, theirs none");
 }
 
+/* What PyTorch has been told, first by the program, when a pool is made without an allocator and
+ * two with one. */
+static void check_pool(const char *variables, const char *preload, const char *plain,
+                       const char *own)
+{
+    char command[1024], expected[512];
+    snprintf(command, sizeof(command), "env MEMSHIM_LOG=off %s %s pool", variables, env("PROBE"));
+    snprintf(expected, sizeof(expected), "%s: (nil) 101\n%s: 0x2000 101\n%s: 0x3000 101\n", plain,
+             own, own);
+    cr_assert_str_eq(run(preload, command).text, expected, "%s", variables);
+}
+
+/* Before 2.10, PyTorch does not support such a pool with expandable segments. */
+Test(door, a_pool_with_an_allocator_switches_off_what_memshim_switched_on)
+{
+#define ON  "expandable_segments:True"
+#define OFF "expandable_segments:False"
+    check_pool("", "", "nothing", "nothing");
+    check_pool("", env("DOOR"), "nothing", ON "," OFF);
+    check_pool("PYTORCH_CUDA_ALLOC_CONF=a:1", env("DOOR"), "nothing", "a:1," ON "," OFF);
+    check_pool("PYTORCH_CUDA_ALLOC_CONF=" ON, env("DOOR"), "nothing", "nothing");
+    check_pool("MEMSHIM_TORCH=off", env("DOOR"), "nothing", "nothing");
+    /* What the program sets while it runs comes in place of all that was set before. */
+    check_pool("PYTORCH_CUDA_ALLOC_CONF=a:1 FAKE_SETTINGS=b:2", env("DOOR"), "b:2", "b:2," OFF);
+    check_pool("FAKE_SETTINGS=" ON, env("DOOR"), ON, ON);
+}
+
 /* `client`: the first line, the options of the client, and what follows. */
 static void check_plugin(const char *variables, const char *client)
 {
