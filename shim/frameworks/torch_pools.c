@@ -65,8 +65,8 @@ static void leave_segments(void)
 {
     static const char said[] =
         "PyTorch's setting expandable_segments:True, switched on by memshim, was switched off "
-        "again, because the program gives a torch.cuda.MemPool an allocator, which this PyTorch "
-        "does not support with it";
+        "again, because the program makes a torch.cuda.MemPool, which this PyTorch does not "
+        "support with it";
     static atomic_flag left = ATOMIC_FLAG_INIT;
     const char *settings = ms_torch_settings_without_segments();
     set_t set = (set_t)real(TEXT(SET));
@@ -82,12 +82,12 @@ static void leave_segments(void)
 /* Whole registers: an older constructor has fewer arguments, and the rest are passed on unread. */
 typedef void (*construct_t)(void *pool, void *allocator, size_t a, size_t b, size_t c);
 
-#define CONSTRUCTOR(name)                                                          \
+#define CONSTRUCTOR(name, unsupported)                                             \
     EXPORTED void name(void *pool, void *allocator, size_t a, size_t b, size_t c); \
     void name(void *pool, void *allocator, size_t a, size_t b, size_t c)           \
     {                                                                              \
         const construct_t construct = (construct_t)real(TEXT(name));               \
-        if (allocator != NULL) {                                                   \
+        if (unsupported) {                                                         \
             leave_segments();                                                      \
         }                                                                          \
         if (construct != NULL) {                                                   \
@@ -95,6 +95,8 @@ typedef void (*construct_t)(void *pool, void *allocator, size_t a, size_t b, siz
         }                                                                          \
     }
 
-CONSTRUCTOR(_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEb)   /* to 2.7 */
-CONSTRUCTOR(_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbbb) /* 2.8 */
-CONSTRUCTOR(_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbb)  /* 2.9 */
+/* To 2.7; 2.8; 2.9. */
+CONSTRUCTOR(_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEb, true)
+CONSTRUCTOR(_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbbb,
+            allocator != NULL)
+CONSTRUCTOR(_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbb, allocator != NULL)

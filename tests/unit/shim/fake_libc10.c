@@ -51,6 +51,9 @@ void set_settings(const struct string *settings) __asm__(
 void make_pool(char *pool, void *allocator, _Bool user, _Bool on_oom, _Bool whole) __asm__(
     "_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbbb");
 
+void make_old_pool(char *pool, void *allocator, _Bool user) __asm__(
+    "_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEb");
+
 EXPORT void fake_set(const char *settings);
 EXPORT void fake_set(const char *settings)
 {
@@ -62,6 +65,14 @@ EXPORT const char *fake_pool(void *allocator)
 {
     static char pool[512];
     make_pool(pool, allocator, 1, 0, 1);
+    return pool;
+}
+
+EXPORT const char *fake_old_pool(void);
+EXPORT const char *fake_old_pool(void)
+{
+    static char pool[512];
+    make_old_pool(pool, NULL, 1);
     return pool;
 }
 

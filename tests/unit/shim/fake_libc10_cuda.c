@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls the reports through its PLT, as PyTorch's libc10_cuda does: an allocation and a death on
- * CUDA device 3, an allocation on the host, an out-of-memory. Has what 2.8 has for pools: their
- * constructor, and the function that sets settings. */
+ * CUDA device 3, an allocation on the host, an out-of-memory. Has for pools what 2.8 and 2.7
+ * have: their constructors, and the function that sets settings. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +48,9 @@ EXPORT void set_settings(const struct string *settings) __asm__(
 EXPORT void make_pool(char *pool, void *allocator, _Bool user, _Bool on_oom, _Bool whole) __asm__(
     "_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEbbb");
 
+EXPORT void make_old_pool(char *pool, void *allocator, _Bool user) __asm__(
+    "_ZN3c104cuda7MemPoolC1EPNS0_20CUDACachingAllocator13CUDAAllocatorEb");
+
 EXPORT void set_settings(const struct string *settings)
 {
     snprintf(told, sizeof(told), "%.*s", (int)settings->length, settings->text);
@@ -57,4 +60,9 @@ EXPORT void set_settings(const struct string *settings)
 EXPORT void make_pool(char *pool, void *allocator, _Bool user, _Bool on_oom, _Bool whole)
 {
     sprintf(pool, "%s: %p %d%d%d", told, allocator, user, on_oom, whole);
+}
+
+EXPORT void make_old_pool(char *pool, void *allocator, _Bool user)
+{
+    sprintf(pool, "%s: %p %d", told, allocator, user);
 }

@@ -375,6 +375,14 @@ static void road_pool(void)
     printf("%s\n", pool((void *)0x3000));
 }
 
+/* In 2.7, a pool without an allocator. */
+static void road_old_pool(void)
+{
+    void *torch = dlopen(getenv("FAKE_TORCH"), RTLD_NOW | RTLD_LOCAL);
+    (void)((const char *(*)(const char *))dlsym(torch, "fake_setting"))("PYTORCH_CUDA_ALLOC_CONF");
+    printf("%s\n", ((const char *(*)(void))dlsym(torch, "fake_old_pool"))());
+}
+
 /* JAX makes a client: with a limit or a choice of the user's where these variables are set. */
 static void road_plugin(void)
 {
@@ -447,29 +455,18 @@ static void road_nothing(void)
 static const struct {
     const char *name;
     void (*go)(void);
-} roads[] = {{"handle", road_handle},
-             {"default", road_default},
-             {"next", road_next},
-             {"main", road_main},
-             {"version", road_version},
-             {"resolver", road_resolver},
-             {"namespace", road_namespace},
-             {"call", road_call},
-             {"fork", road_fork},
-             {"fork-first", road_fork_first},
-             {"threads", road_threads},
-             {"millions", road_millions},
-             {"bypass", road_bypass},
-             {"interposer", road_interposer},
-             {"torch", road_torch},
-             {"nothing", road_nothing},
-             {"shared", road_shared},
-             {"local", road_local},
-             {"settings", road_settings},
-             {"verbs", road_verbs},
-             {"pool", road_pool},
-             {"plugin", road_plugin},
-             {"tensorflow", road_tensorflow}};
+} roads[] = {{"handle", road_handle},       {"default", road_default},
+             {"next", road_next},           {"main", road_main},
+             {"version", road_version},     {"resolver", road_resolver},
+             {"namespace", road_namespace}, {"call", road_call},
+             {"fork", road_fork},           {"fork-first", road_fork_first},
+             {"threads", road_threads},     {"millions", road_millions},
+             {"bypass", road_bypass},       {"interposer", road_interposer},
+             {"torch", road_torch},         {"nothing", road_nothing},
+             {"shared", road_shared},       {"local", road_local},
+             {"settings", road_settings},   {"verbs", road_verbs},
+             {"pool", road_pool},           {"old-pool", road_old_pool},
+             {"plugin", road_plugin},       {"tensorflow", road_tensorflow}};
 
 int main(int argc, char **argv)
 {

@@ -316,7 +316,7 @@ static void check_pool(const char *variables, const char *preload, const char *p
     cr_assert_str_eq(run(preload, command).text, expected, "%s", variables);
 }
 
-/* Before 2.10, PyTorch does not support such a pool with expandable segments. */
+/* Before 2.10, PyTorch does not support such a pool with expandable segments; 2.7 supports none. */
 Test(door, a_pool_with_an_allocator_switches_off_what_memshim_switched_on)
 {
 #define ON  "expandable_segments:True"
@@ -329,6 +329,7 @@ Test(door, a_pool_with_an_allocator_switches_off_what_memshim_switched_on)
     /* What the program sets while it runs comes in place of all that was set before. */
     check_pool("PYTORCH_CUDA_ALLOC_CONF=a:1 FAKE_SETTINGS=b:2", env("DOOR"), "b:2", "b:2," OFF);
     check_pool("FAKE_SETTINGS=" ON, env("DOOR"), ON, ON);
+    cr_assert_str_eq(probe(env("DOOR"), "old-pool").text, ON "," OFF ": (nil) 1\n");
 }
 
 /* `client`: the first line, the options of the client, and what follows. */
