@@ -106,7 +106,7 @@ SETTINGS: dict[str, tuple[dict[str, str], str]] = {
 
 # (setting, group, test), as shell patterns: why it differs.
 SERVED = "the tensors that are to be refused are served: half of them lies on the host"
-FITS = "what runs out of memory under this cap without memshim is served, partly from the host"
+FITS = "what runs out of memory under this cap without memshim is served"
 SEGMENTS = (
     "memshim switches expandable segments on: a pool has fewer segments, of which the test asks"
 )
