@@ -24,9 +24,10 @@
 #define LARGEST_LAG 1000000
 
 struct replay_call {
-    const char *trace, *csv, *costs_path;                            /* null: not given */
-    uint64_t cap_bytes, device_bytes, host_limit_bytes, spill_bytes; /* 0: not given */
-    uint64_t fraction_ppb;                                           /* 0: not given */
+    const char *trace, *csv, *costs_path;          /* null: not given */
+    uint64_t cap_bytes, device_bytes, spill_bytes; /* 0: not given */
+    uint64_t host_limit_bytes;
+    uint64_t fraction_ppb; /* 0: not given */
     uint64_t lag, steps_every, device;
     bool device_given, min_cap, json, without_charges, without_uses, views;
     enum ms_replay_mode mode;
@@ -250,20 +251,19 @@ static bool set_sizes(const struct replay_call *call, const struct ms_recording 
 static int replay(const struct replay_call *call, const struct ms_recording *recording,
                   const struct ms_call_costs *costs)
 {
-    struct ms_replay_config config = {
-        .host_limit_bytes = call->host_limit_bytes ? call->host_limit_bytes : MS_REPLAY_AMPLE_BYTES,
-        .spill_bytes = call->spill_bytes,
-        .mode = call->mode,
-        .policy = call->policy,
-        .spill_policy = call->spill_policy,
-        .lag = call->lag,
-        .steps_every = call->steps_every,
-        .views = call->views,
-        .charges = !call->without_charges,
-        .uses_untold = call->without_uses,
-        .timed = true,
-        .checked = true,
-        .costs = costs};
+    struct ms_replay_config config = {.host_limit_bytes = call->host_limit_bytes,
+                                      .spill_bytes = call->spill_bytes,
+                                      .mode = call->mode,
+                                      .policy = call->policy,
+                                      .spill_policy = call->spill_policy,
+                                      .lag = call->lag,
+                                      .steps_every = call->steps_every,
+                                      .views = call->views,
+                                      .charges = !call->without_charges,
+                                      .uses_untold = call->without_uses,
+                                      .timed = true,
+                                      .checked = true,
+                                      .costs = costs};
     struct ms_replay_result result;
     struct ms_replay_answer answer = {.trace = call->trace,
                                       .recording = recording,
@@ -327,7 +327,7 @@ static int answer(const struct replay_call *call)
 
 int ms_cli_replay(int argc, char **argv)
 {
-    struct replay_call call = {0};
+    struct replay_call call = {.host_limit_bytes = MS_REPLAY_AMPLE_BYTES};
     const int status = parse(argc, argv, &call);
 
     return status >= 0 ? status : answer(&call);

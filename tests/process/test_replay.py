@@ -116,6 +116,13 @@ class Replay(ProcessTest):
         self.answer(path, "--fraction", "0.75", "--device-memory", "8MiB")
         self.answer(path, "--fraction", "0.5", "--device-memory", "8MiB", status=1)
 
+    def test_no_host_memory(self) -> None:
+        """0 is a limit, and not what stands for none."""
+        path = self.write(OUTER)
+        self.assertEqual(self.answer(path, "--host-limit", "0")["host_limit_bytes"], 0)
+        self.assertEqual(self.answer(path, "--host-limit", "1MiB")["host_limit_bytes"], 1 << 20)
+        self.assertIsNone(self.answer(path)["host_limit_bytes"])
+
     def test_packed_and_standard_input(self) -> None:
         packed = gzip.compress(OUTER.encode())
         path = self.folder / "run.csv.gz"

@@ -453,7 +453,8 @@ static void json_config(struct ms_json *json, const struct ms_replay_config *con
     ms_json_count(json, "lag", config->lag);
     json_limit(json, "cap_bytes", config->cap_bytes);
     json_limit(json, "device_memory_bytes", config->device_bytes);
-    json_limit(json, "host_limit_bytes", config->host_limit_bytes);
+    ms_json_integer_unless(json, "host_limit_bytes", (int64_t)config->host_limit_bytes,
+                           (int64_t)MS_REPLAY_AMPLE_BYTES);
 }
 
 void ms_replay_json(const struct ms_replay_answer *answer, struct ms_buffer *out)
