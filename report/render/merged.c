@@ -22,6 +22,16 @@ const struct ms_rank *ms_merged_rank(const struct ms_merged *merged, size_t inde
     return (const struct ms_rank *)merged->ranks.at + index;
 }
 
+bool ms_merged_runs(const struct ms_merged *merged)
+{
+    bool runs = false;
+
+    for (size_t i = 0; i < ms_merged_count(merged); i++) {
+        runs |= ms_merged_rank(merged, i)->end == MS_PROCESS_RUNNING;
+    }
+    return runs;
+}
+
 void ms_merged_begin(struct ms_merged *merged)
 {
     memset(merged, 0, sizeof(*merged));

@@ -55,11 +55,13 @@ void ms_merged_add(struct ms_merged *merged, const struct ms_model *model);
 void ms_merged_free(struct ms_merged *merged);
 
 size_t ms_merged_count(const struct ms_merged *merged); /* processes */
+bool ms_merged_runs(const struct ms_merged *merged);    /* whether one of them still runs */
 const struct ms_rank *ms_merged_rank(const struct ms_merged *merged, size_t index);
 
 /* ---- output: merged_text.c, merged_json.c ---- */
 
-void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out);
+/* of_run: the files of the run exist in its folder. */
+void ms_merged_text(const struct ms_merged *merged, bool of_run, struct ms_buffer *out);
 void ms_merged_json_run(const struct ms_merged *merged, struct ms_json *json); /* the run's own
                                                                                   members */
 void ms_merged_json(const struct ms_merged *merged, struct ms_buffer *out);

@@ -284,7 +284,7 @@ static void add_row(const struct ms_rank *rank, struct ms_buffer *out)
     ms_buffer_add(out, "\n");
 }
 
-void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out)
+void ms_merged_text(const struct ms_merged *merged, bool of_run, struct ms_buffer *out)
 {
     char date[MS_UNIT_TEXT_BYTES], duration[MS_UNIT_TEXT_BYTES];
     uint64_t start = UINT64_MAX, end = 0;
@@ -314,6 +314,8 @@ void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out)
     for (size_t i = 0; i < ms_merged_count(merged); i++) {
         add_row(ms_merged_rank(merged, i), out);
     }
-    ms_buffer_add(out, "\nEach folder holds that process's own report.txt, report.json and "
-                       "timeline.json; report.html is the page of all.\n");
+    if (of_run) {
+        ms_buffer_add(out, "\nEach folder holds that process's own report.txt, report.json and "
+                           "timeline.json; report.html, beside them, is the page of all.\n");
+    }
 }

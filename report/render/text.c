@@ -317,8 +317,11 @@ void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
     add_list("The trace is incomplete", &model->warnings, model->warning_count, out);
     add_versions(model, out);
     add_exactness(model, out);
-    ms_buffer_add(out, "More: report.json   timeline.json (opens in Perfetto)   memshim report "
-                       "(writes report.html, a page for the browser)\n");
+    ms_buffer_add(out,
+                  model->end == MS_PROCESS_RUNNING
+                      ? "More: memshim report --open (a page for the browser, as of now)\n"
+                      : "More, beside the trace: report.html (for the browser)   report.json   "
+                        "timeline.json (opens in Perfetto)\n");
 }
 
 void ms_form_text(struct ms_forms *forms, const struct ms_model *model,
@@ -327,6 +330,6 @@ void ms_form_text(struct ms_forms *forms, const struct ms_model *model,
     if (model && !ms_forms_is_merged(forms)) {
         ms_format_text(model, &forms->out);
     } else if (!model && ms_forms_is_merged(forms)) {
-        ms_merged_text(merged, &forms->out);
+        ms_merged_text(merged, forms->of_run, &forms->out);
     }
 }

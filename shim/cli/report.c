@@ -116,9 +116,12 @@ static void take_into_form(void *ctx, const struct ms_model *model)
 
 static int write_report(const struct report_call *call)
 {
+    char run_dir[PATH_MAX];
+    const bool of_run = call->plain && ms_report_run_folder(&call->traces, run_dir);
     const struct ms_report_reading how = {
         .modules = call->modules,
         .write_files = call->plain,
+        .run_dir = of_run ? run_dir : NULL,
         .no_source = call->choice.no_source,
         .survey = ms_form_has(call->form, MS_FORM_SURVEY),
         .depth = ms_form_has(call->form, MS_FORM_ADDRESSES) ? MS_SURVEY_WHOLE : MS_SURVEY_SUMS};
@@ -132,6 +135,7 @@ static int write_report(const struct report_call *call)
     if (forms.processes == 0) {
         good = false;
     } else {
+        forms.of_run = of_run && !ms_merged_runs(&merged);
         good &=
             ms_forms_finish(&forms, &merged) && ms_cli_put(MS_CLI_REPORT, &forms.out, call->output);
     }

@@ -345,6 +345,23 @@ class ReaderProcess(ProcessTest):
         self.job(MEMSHIM_RUN_ID="both")
         self.expect_report(killed)
 
+    def test_report_makes_those_of_the_run(self) -> None:
+        """No process knows when the last one of its run has ended. A part of a run has no page."""
+        for _ in range(3):
+            self.job(MEMSHIM_RUN_ID="three")
+        folders = process_folders(self.output)
+        run_folder = self.output / "three"
+        part = run([CLI, "report", *folders[:2]]).check().stdout
+        self.assertNotIn("report.html", part)
+        opened = run([CLI, "report", "--open", *folders[:2]], BROWSER="true").check(1)
+        self.assertIn("these are not all processes of one run", opened.stderr)
+        self.assertEqual(sorted(run_folder.iterdir()), folders)
+        told = run([CLI, "report", run_folder]).check().stdout
+        self.assertIn("report.html, beside them, is the page of all", told)
+        files = {path for path in run_folder.iterdir() if path.is_file()}
+        self.assertEqual({path.name for path in files}, FILES - {"timeline.json", "trace.mshm"})
+        self.assertEqual((run_folder / "report.txt").read_text(), told)
+
     def test_run_makes_the_reports(self) -> None:
         """And then no process of the command starts one."""
         library = self.with_command(f'echo "$@" >>{self.folder}/called; exec {CLI} "$@"')

@@ -166,36 +166,69 @@ int ms_report_of_process(const char *dir, char *why, size_t why_bytes)
     return written ? 0 : -1;
 }
 
-bool ms_report_read(const struct ms_buffer *traces, const struct ms_report_reading *how,
-                    struct ms_merged *merged, void (*each)(void *ctx, const struct ms_model *model),
-                    void *ctx)
+/* ---- the folder of a run ---- */
+
+/* The folder of a trace, which may itself be a trace's folder. */
+static void folder_of(const char *trace, char folder[PATH_MAX])
 {
-    bool whole = true;
+    struct stat status;
+    char *slash;
+
+    (void)snprintf(folder, PATH_MAX, "%s", trace);
+    slash = strrchr(folder, '/');
+    if (slash && stat(trace, &status) == 0 && !S_ISDIR(status.st_mode)) {
+        *slash = '\0';
+    }
+}
+
+static bool is_whole_run(const struct ms_buffer *traces, const char *folder)
+{
+    struct ms_buffer all = {0};
+    char why[WHY_BYTES];
+    const bool whole = ms_traces_find(folder, &all, why, sizeof(why)) &&
+                       ms_traces_count(&all) == ms_traces_count(traces);
+
+    ms_buffer_free(&all);
+    return whole;
+}
+
+bool ms_report_run_folder(const struct ms_buffer *traces, char folder[PATH_MAX])
+{
+    char other[PATH_MAX];
 
     for (size_t i = 0; i < ms_traces_count(traces); i++) {
-        char why[WHY_BYTES] = "";
+        char *into = i == 0 ? folder : other;
+        char *slash;
 
-        ms_progress_begin(i + 1, ms_traces_count(traces));
-
-        struct ms_model *model = read_trace(ms_traces_at(traces, i), how, why, sizeof(why));
-        const bool good =
-            model && (!how->write_files || write_files(model, how->no_source, why, sizeof(why)));
-
-        ms_progress_end();
-        if (!good) {
-            ms_complain("memshim report: %s", why);
-            whole = false;
+        folder_of(ms_traces_at(traces, i), into);
+        slash = strrchr(into, '/');
+        if (!slash || slash == into) {
+            return false;
         }
-        if (!model) {
-            continue;
+        *slash = '\0';
+        if (i > 0 && strcmp(folder, other) != 0) {
+            return false;
         }
-        ms_merged_add(merged, model);
-        if (each) {
-            each(ctx, model);
-        }
-        ms_model_delete(model);
     }
-    return whole;
+    return ms_traces_count(traces) > 1 && is_whole_run(traces, folder);
+}
+
+/* Whether the form's file in that folder is not older than any of the traces, all of which are
+ * closed. */
+static bool form_stands(const struct ms_buffer *traces, const char *form_folder, enum ms_form form)
+{
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        char folder[PATH_MAX], path[PATH_MAX];
+        struct stat trace;
+
+        folder_of(ms_traces_at(traces, i), folder);
+        if (!ms_report_stands(folder) ||
+            snprintf(path, sizeof(path), "%s/" MS_TRACE_FILE, folder) >= (int)sizeof(path) ||
+            stat(path, &trace) != 0 || !is_current(form_folder, &trace, ms_form_rows[form].file)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- a run's own files ---- */
@@ -215,10 +248,25 @@ struct run_files {
     struct ms_forms forms[MS_FORM_COUNT]; /* those in a run's folder */
 };
 
-static void take_into_files(void *ctx, const struct ms_model *model)
+static void begin_run(struct run_files *files, size_t processes, bool no_source)
 {
-    struct run_files *files = ctx;
+    const struct ms_form_choice choice = {.device = -1, .no_source = no_source};
 
+    for (int form = 0; form < MS_FORM_COUNT; form++) {
+        ms_forms_begin(&files->forms[form], (enum ms_form)form, processes, &choice);
+        files->forms[form].of_run = true;
+    }
+}
+
+static void free_run(struct run_files *files)
+{
+    for (int form = 0; form < MS_FORM_COUNT; form++) {
+        ms_forms_free(&files->forms[form]);
+    }
+}
+
+static void take_into_run(struct run_files *files, const struct ms_model *model)
+{
     for (int form = 0; form < MS_FORM_COUNT; form++) {
         if (ms_form_has((enum ms_form)form, MS_FORM_OF_RUN)) {
             ms_forms_take(&files->forms[form], model);
@@ -227,6 +275,7 @@ static void take_into_files(void *ctx, const struct ms_model *model)
     }
 }
 
+/* From the last row of the table to the first, which is the text: if that exists, all exist. */
 static bool save_run(struct run_files *files, const struct ms_merged *merged, const char *run_dir)
 {
     bool whole = true;
@@ -242,13 +291,61 @@ static bool save_run(struct run_files *files, const struct ms_merged *merged, co
     return whole;
 }
 
+/* ---- reading ---- */
+
+static bool wants_run(const struct ms_buffer *traces, const struct ms_report_reading *how)
+{
+    return how->run_dir && (how->no_source || !form_stands(traces, how->run_dir, MS_FORM_TEXT));
+}
+
+bool ms_report_read(const struct ms_buffer *traces, const struct ms_report_reading *how,
+                    struct ms_merged *merged, void (*each)(void *ctx, const struct ms_model *model),
+                    void *ctx)
+{
+    const bool of_run = wants_run(traces, how);
+    struct run_files files;
+    bool whole = true;
+
+    begin_run(&files, ms_traces_count(traces), how->no_source);
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        char why[WHY_BYTES] = "";
+
+        ms_progress_begin(i + 1, ms_traces_count(traces));
+
+        struct ms_model *model = read_trace(ms_traces_at(traces, i), how, why, sizeof(why));
+        const bool good =
+            model && (!how->write_files || write_files(model, how->no_source, why, sizeof(why)));
+
+        ms_progress_end();
+        if (!good) {
+            ms_complain("memshim report: %s", why);
+            whole = false;
+        }
+        if (!model) {
+            continue;
+        }
+        ms_merged_add(merged, model);
+        if (of_run) {
+            take_into_run(&files, model);
+        }
+        if (each) {
+            each(ctx, model);
+        }
+        ms_model_delete(model);
+    }
+    if (of_run && (how->unfinished || !ms_merged_runs(merged))) {
+        whole &= save_run(&files, merged, how->run_dir);
+    }
+    free_run(&files);
+    return whole;
+}
+
 int ms_report_complete(const char *run_dir)
 {
-    const struct ms_report_reading how = {.write_files = true};
-    const struct ms_form_choice choice = {.device = -1};
+    const struct ms_report_reading how = {
+        .write_files = true, .run_dir = run_dir, .unfinished = true};
     struct ms_buffer traces = {0};
     struct ms_merged merged;
-    struct run_files files;
     char why[WHY_BYTES] = "";
     bool whole;
 
@@ -257,79 +354,14 @@ int ms_report_complete(const char *run_dir)
         ms_buffer_free(&traces);
         return -1;
     }
-    for (int form = 0; form < MS_FORM_COUNT; form++) {
-        ms_forms_begin(&files.forms[form], (enum ms_form)form, ms_traces_count(&traces), &choice);
-        files.forms[form].of_run = true;
-    }
     ms_merged_begin(&merged);
-    whole = ms_report_read(&traces, &how, &merged, take_into_files, &files);
-    whole &= save_run(&files, &merged, run_dir);
+    whole = ms_report_read(&traces, &how, &merged, NULL, NULL);
     ms_merged_free(&merged);
-    for (int form = 0; form < MS_FORM_COUNT; form++) {
-        ms_forms_free(&files.forms[form]);
-    }
     ms_buffer_free(&traces);
     return whole ? 0 : -1;
 }
 
 /* ---- the page for a person ---- */
-
-/* The folder of a trace, which may itself be a trace's folder. */
-static void folder_of(const char *trace, char folder[PATH_MAX])
-{
-    struct stat status;
-    char *slash;
-
-    (void)snprintf(folder, PATH_MAX, "%s", trace);
-    slash = strrchr(folder, '/');
-    if (slash && stat(trace, &status) == 0 && !S_ISDIR(status.st_mode)) {
-        *slash = '\0';
-    }
-}
-
-/* The run folder that contains all of them, if there is one. */
-static bool run_folder_of(const struct ms_buffer *traces, char folder[PATH_MAX])
-{
-    char other[PATH_MAX];
-
-    folder_of(ms_traces_at(traces, 0), folder);
-    if (ms_traces_count(traces) == 1) {
-        return true;
-    }
-    for (size_t i = 0; i < ms_traces_count(traces); i++) {
-        char *into = i == 0 ? folder : other;
-        char *slash;
-
-        folder_of(ms_traces_at(traces, i), into);
-        slash = strrchr(into, '/');
-        if (!slash || slash == into) {
-            return false;
-        }
-        *slash = '\0';
-        if (i > 0 && strcmp(folder, other) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Whether the page is not older than any of the traces, all of which are closed. */
-static bool page_stands(const struct ms_buffer *traces, const char *page_folder)
-{
-    for (size_t i = 0; i < ms_traces_count(traces); i++) {
-        char folder[PATH_MAX], path[PATH_MAX];
-        struct stat trace;
-
-        folder_of(ms_traces_at(traces, i), folder);
-        if (!ms_report_stands(folder) ||
-            snprintf(path, sizeof(path), "%s/" MS_TRACE_FILE, folder) >= (int)sizeof(path) ||
-            stat(path, &trace) != 0 ||
-            !is_current(page_folder, &trace, ms_form_rows[MS_FORM_HTML].file)) {
-            return false;
-        }
-    }
-    return true;
-}
 
 static void take_into_page(void *ctx, const struct ms_model *model)
 {
@@ -363,17 +395,19 @@ int ms_report_page(const struct ms_buffer *traces, const char *modules, bool no_
 {
     char folder[PATH_MAX];
 
-    if (!run_folder_of(traces, folder)) {
+    if (ms_traces_count(traces) == 1) {
+        folder_of(ms_traces_at(traces, 0), folder);
+    } else if (!ms_report_run_folder(traces, folder)) {
         (void)snprintf(why, why_bytes,
-                       "the processes are of several runs; write one page of them by --format html "
-                       "--output FILE");
+                       "these are not all processes of one run; write one page of them by "
+                       "--format html --output FILE");
         return -1;
     }
     if (snprintf(path, PATH_MAX, "%s/%s", folder, ms_form_rows[MS_FORM_HTML].file) >= PATH_MAX) {
         (void)snprintf(why, why_bytes, "the path is too long");
         return -1;
     }
-    if (!(no_source && ms_traces_count(traces) > 1) && page_stands(traces, folder)) {
+    if (!(no_source && ms_traces_count(traces) > 1) && form_stands(traces, folder, MS_FORM_HTML)) {
         return 0;
     }
     return make_page(traces, modules, no_source, folder, why, why_bytes) ? 0 : -1;

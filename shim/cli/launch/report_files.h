@@ -4,6 +4,7 @@
 #ifndef MEMSHIM_SHIM_CLI_LAUNCH_REPORT_FILES_H
 #define MEMSHIM_SHIM_CLI_LAUNCH_REPORT_FILES_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -20,7 +21,10 @@ struct ms_report_reading {
     bool write_files;    /* those that are missing beside the traces */
     bool survey;         /* the depth that is wanted; writing files needs the full one */
     enum ms_survey_depth depth;
-    bool no_source; /* writes the page without source lines, even if one exists already */
+    const char *run_dir; /* files of all processes together go there, if they are missing or old;
+                            null: none are made */
+    bool unfinished;     /* also while one of the processes still runs */
+    bool no_source;      /* writes the page without source lines, even if one exists already */
 };
 
 /* Reads every trace (struct ms_trace_path) once, and calls `each` (may be null) with each model.
@@ -43,6 +47,9 @@ int ms_report_of_process(const char *dir, char *why, size_t why_bytes);
 /* Whether the process's trace was closed and its report.txt is not older: then nothing need be
  * read. */
 bool ms_report_stands(const char *dir);
+
+/* Into `folder`, the folder of a run if the traces are all of its processes, two or more. */
+bool ms_report_run_folder(const struct ms_buffer *traces, char folder[PATH_MAX]);
 
 /* Finds the page of one process, or of a whole run, in the process's folder or the run's; its path
  * goes to `path` (PATH_MAX bytes). Makes it if it is missing, or older than a trace. 0, or -1 and a

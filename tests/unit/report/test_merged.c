@@ -91,7 +91,7 @@ Test(merged, ranks_in_order_the_first_dead_and_the_outlier)
 
     struct ms_buffer out = {0};
 
-    ms_merged_text(&merged, &out);
+    ms_merged_text(&merged, true, &out);
     *(char *)ms_buffer_extend(&out, 1) = '\0';
     cr_assert_not_null(strstr(out.at, "12 processes on 2 hosts"), "%s", out.at);
     cr_assert_not_null(
@@ -114,7 +114,7 @@ Test(merged, one_process_alone_is_not_counted)
     folder = synthetic_folder();
     rank(0, 10 * GIB, 1);
     merge(&merged);
-    ms_merged_text(&merged, &out);
+    ms_merged_text(&merged, true, &out);
     *(char *)ms_buffer_extend(&out, 1) = '\0';
     cr_assert_not_null(strstr(out.at, "\nrank 0 ran out of memory:\nOUT OF MEMORY after"), "%s",
                        out.at);
