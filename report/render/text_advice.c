@@ -124,19 +124,49 @@ static const char *advice_on_growth(const struct ms_model *model, const struct m
                  "host (.cpu()), or only the last few";
 }
 
-static const char *advice_on_evaluation(uint64_t grad_mode)
+static const char *larger_bound(const struct ms_judgement *judgement,
+                                const struct ms_model_oom *oom)
 {
-    switch (grad_mode) {
+    return judgement->verdict != MS_VERDICT_CAP ? "a larger device"
+           : oom->record.state.fraction_known   ? "a larger MEMSHIM_FRACTION"
+                                                : "a larger MEMSHIM_LIMIT";
+}
+
+/* Whether it is the evaluation's own need that was too large. */
+static bool is_of_an_evaluation(const struct ms_judgement *judgement,
+                                const struct ms_model_oom *oom)
+{
+    const bool too_large = judgement->verdict == MS_VERDICT_DEMAND ||
+                           (judgement->verdict == MS_VERDICT_CAP && judgement->short_bytes > 0);
+
+    return oom->evaluating && too_large && !is_most(judgement, &oom->record.state) &&
+           !judgement->of_the_model && !judgement->of_one_line && judgement->repeated.segments == 0;
+}
+
+static void add_on_evaluation(const struct ms_judgement *judgement, const struct ms_model_oom *oom,
+                              struct ms_buffer *out)
+{
+    const char *larger = larger_bound(judgement, oom);
+
+    switch (oom->record.state.grad_mode) {
     case MS_GRAD_ON:
-        return "evaluate under torch.no_grad(): grad mode was on, so what the model computes was "
-               "kept for a backward pass; if that is not enough, a smaller batch, or a larger "
-               "device";
+        ms_buffer_format(out,
+                         "evaluate under torch.no_grad(): grad mode was on, so what the model "
+                         "computes was kept for a backward pass; if that is not enough, a smaller "
+                         "batch, or %s",
+                         larger);
+        break;
     case MS_GRAD_OFF:
-        return "evaluate with a smaller batch, or use a larger device: grad mode was off already, "
-               "as under torch.no_grad(), so nothing was kept for a backward pass";
+        ms_buffer_format(out,
+                         "evaluate with a smaller batch, or use %s: grad mode was off already, as "
+                         "under torch.no_grad(), so nothing was kept for a backward pass",
+                         larger);
+        break;
     default:
-        return "evaluate with a smaller batch, and under torch.no_grad() if it does not yet, so "
-               "that nothing is kept for a backward pass; or use a larger device";
+        ms_buffer_format(out,
+                         "evaluate with a smaller batch, and under torch.no_grad() if it does not "
+                         "yet, so that nothing is kept for a backward pass; or use %s",
+                         larger);
     }
 }
 
@@ -147,8 +177,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
     case MS_VERDICT_CAP:
         return judgement->short_bytes == 0 ? "raise or remove per_process_memory_fraction, if it "
                                              "is set (in the program, or in PYTORCH_ALLOC_CONF)"
-               : oom->record.state.fraction_known ? "a larger MEMSHIM_FRACTION"
-                                                  : "a larger MEMSHIM_LIMIT";
+                                           : larger_bound(judgement, oom);
     case MS_VERDICT_FRAGMENTATION:
         return advice_on_holes(oom->record.state.pinned_by);
     case MS_VERDICT_OTHER_PROCESS:
@@ -181,8 +210,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
             return "run without MEMSHIM_TORCH=off, to see whether a line keeps tensors from step "
                    "to step; if none does: a smaller batch or shape, or a larger device";
         }
-        return oom->evaluating ? advice_on_evaluation(oom->record.state.grad_mode)
-                               : "a smaller batch or shape, or a larger device";
+        return "a smaller batch or shape, or a larger device";
     }
 }
 
@@ -190,13 +218,18 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
 static void add_below_cap(const struct ms_judgement *judgement, const struct ms_model_oom *oom,
                           struct ms_buffer *out)
 {
-    if (judgement->verdict != MS_VERDICT_CAP || judgement->short_bytes == 0 ||
-        judgement->of_the_model || judgement->of_one_line) {
+    if (judgement->verdict != MS_VERDICT_CAP || judgement->short_bytes == 0) {
         return;
     }
     ms_buffer_add(out,
                   is_most(judgement, &oom->record.state)
                       ? ", or compute that one tensor in pieces: it alone takes most of the cap"
+                  : judgement->of_the_model
+                      ? ", or a smaller model or fewer bytes per parameter: a smaller batch would "
+                        "save almost nothing"
+                  : judgement->of_one_line
+                      ? ", or hold less of that at once: no model was called yet, and that line "
+                        "keeps all that it asked for"
                       : ", or a smaller batch or shape");
 }
 
@@ -431,8 +464,12 @@ void ms_text_add_next(struct ms_buffer *out, const struct ms_model *model,
     if (loaded_first) {
         add_loaded_first(model, loaded_bytes, site, out);
     }
-    ms_buffer_add(out, advice(model, judgement, oom));
-    add_below_cap(judgement, oom, out);
+    if (is_of_an_evaluation(judgement, oom)) {
+        add_on_evaluation(judgement, oom, out);
+    } else {
+        ms_buffer_add(out, advice(model, judgement, oom));
+        add_below_cap(judgement, oom, out);
+    }
     add_missing(judgement, out);
     add_beside(model, judgement, oom, out);
     add_captured(model, judgement, oom, out);

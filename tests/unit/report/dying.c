@@ -18,6 +18,7 @@ const struct ms_growth *growth;
 struct ms_judgement judgement;
 uint64_t hole_bytes;
 uint8_t grad_mode;
+uint64_t above_cap_bytes;
 uint8_t pinned_by;
 
 static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
@@ -163,10 +164,12 @@ void dies_at(uint32_t site, uint64_t short_bytes)
 {
     struct ms_oom_state state = synthetic_oom(requested_bytes, MS_OOM_TORCH);
 
-    state.cap_bytes = state.device_total_bytes = 4 * GIB;
+    state.cap_bytes = 4 * GIB;
+    state.device_total_bytes = state.cap_bytes + above_cap_bytes;
     state.charged_bytes = state.pool_bytes = 4 * GIB - requested_bytes + short_bytes;
     state.live_bytes = state.charged_bytes - hole_bytes;
-    state.context_bytes = state.driver_free_bytes = 0;
+    state.context_bytes = 0;
+    state.driver_free_bytes = above_cap_bytes;
     state.refused_bytes = requested_bytes;
     state.pinned_by = unseen ? MS_PINNED_BY_TORCH_OFF : pinned_by;
     state.site = site;

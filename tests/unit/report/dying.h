@@ -16,11 +16,12 @@
 /* On a worker of autograd, with a native stack alone. */
 #define NATIVE_GRADIENT 60u
 
-/* A test may set the first four before it dies; model and what follows are there afterwards. */
+/* A test may set the first five before it dies; model and what follows are there afterwards. */
 extern uint64_t requested_bytes; /* of the call that fails; at first ACTIVATION */
 extern uint8_t pinned_by;        /* enum ms_pinned_by: of those; at first none */
 extern uint64_t hole_bytes;      /* free in chunks when memory ran out, of no use; at first 0 */
 extern uint8_t grad_mode;        /* enum ms_grad_mode, of the call that fails; at first unknown */
+extern uint64_t above_cap_bytes; /* of the device; at first 0 */
 extern ms_trace_t *trace;        /* that is written, until ends() */
 extern struct ms_model *model;
 extern const struct ms_growth *growth;

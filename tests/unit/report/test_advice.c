@@ -197,6 +197,19 @@ Test(advice, for_an_evaluation_is_the_batch_that_the_program_named, .init = begi
     expect_not_said("the rest of the step");
 }
 
+/* A data set, or a queue that nobody empties. */
+Test(advice, for_what_one_line_keeps_before_all_else_is_to_hold_less)
+{
+    above_cap_bytes = 20 * GIB;
+    for (int number = 0; number < 32; number++) {
+        born(LOOP_KEPT, KEPT);
+    }
+    dies_at(LOOP_KEPT, MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_CAP);
+    expect_said("  next   a larger MEMSHIM_FRACTION, or hold less of that at once: no model was "
+                "called yet, and that line keeps all that it asked for; ");
+}
+
 /* ---- an evaluation, by grad mode ---- */
 
 static void die_in_an_evaluation(uint8_t mode)
@@ -230,6 +243,17 @@ Test(advice, for_an_evaluation_of_unknown_grad_mode_names_both)
     expect_said("OUT OF MEMORY in an evaluation, in step ");
     expect_said("  next   evaluate with a smaller batch, and under torch.no_grad() if it does not "
                 "yet");
+}
+
+/* Where the cap is what it met, the cap comes last. */
+Test(advice, for_an_evaluation_under_a_cap_begins_with_the_evaluation)
+{
+    above_cap_bytes = 20 * GIB;
+    die_in_an_evaluation(MS_GRAD_ON);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_CAP);
+    expect_said("  next   evaluate under torch.no_grad(): grad mode was on, so what the model "
+                "computes was kept for a backward pass; if that is not enough, a smaller batch, "
+                "or a larger MEMSHIM_FRACTION; this one request was 1.0 MiB short\n");
 }
 
 /* The first call of an evaluation is not known as one; a checkpointed part of a model has it off
