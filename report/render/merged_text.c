@@ -284,6 +284,17 @@ static void add_row(const struct ms_rank *rank, struct ms_buffer *out)
     ms_buffer_add(out, "\n");
 }
 
+static bool is_of_several_runs(const struct ms_merged *merged)
+{
+    bool several = false;
+
+    for (size_t i = 1; i < ms_merged_count(merged); i++) {
+        several |=
+            strcmp(ms_merged_rank(merged, i)->run_id, ms_merged_rank(merged, 0)->run_id) != 0;
+    }
+    return several;
+}
+
 void ms_merged_text(const struct ms_merged *merged, bool of_run, struct ms_buffer *out)
 {
     char date[MS_UNIT_TEXT_BYTES], duration[MS_UNIT_TEXT_BYTES];
@@ -299,6 +310,7 @@ void ms_merged_text(const struct ms_merged *merged, bool of_run, struct ms_buffe
     }
     ms_buffer_add(out, "memshim  run ");
     ms_buffer_add_plain(out, ms_merged_count(merged) ? ms_merged_rank(merged, 0)->run_id : "");
+    ms_buffer_add(out, is_of_several_runs(merged) ? " and others" : "");
     ms_date_text(start, date, sizeof(date));
     ms_buffer_format(out, "  %zu process%s on %zu host%s   %.10s %.5s UTC   ran %s\n",
                      ms_merged_count(merged), ms_merged_count(merged) == 1 ? "" : "es",

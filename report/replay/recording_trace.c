@@ -78,8 +78,9 @@ static bool read_events(struct trace_source *source, struct ms_recording *record
         return false;
     }
     if (recording->events == 0) {
-        (void)snprintf(why, why_bytes, "%s: it has no event of device %u", source->reader.path,
-                       recording->device);
+        (void)snprintf(why, why_bytes, "%s: it has no event of device %u%s", source->reader.path,
+                       recording->device,
+                       recording->damaged_windows > 0 ? " that could be read: it is damaged" : "");
     }
     return recording->events > 0;
 }

@@ -145,6 +145,17 @@ static bool find_since(const struct diff_call *call, const struct ms_model *mode
     return true;
 }
 
+/* What is missing in a damaged trace would pass for a difference. */
+static void complain_of_damage(const struct ms_model *model)
+{
+    const char *warning = model->warnings.at;
+
+    for (uint64_t i = 0; i < model->warning_count; i++) {
+        ms_complain("memshim diff: %s: %s", model->path, warning);
+        warning += strlen(warning) + 1;
+    }
+}
+
 static bool add_trace(struct diff_call *call, enum ms_diff_side_name side, const char *path)
 {
     uint64_t since_ns[MS_DEVICE_COUNT] = {0};
@@ -154,6 +165,7 @@ static bool add_trace(struct diff_call *call, enum ms_diff_side_name side, const
     bool good = model != NULL;
 
     if (model) {
+        complain_of_damage(model);
         ms_model_name_sites(model, MS_STACKS_LINES, call->modules);
         if (call->diff.predicts) {
             ms_model_survey(model, MS_SURVEY_PREDICTING);

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "report/read/traces.h"
 #include "report/render/forms.h"
@@ -62,16 +63,37 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
     }
 }
 
+static bool is_taken(const struct ms_buffer *traces, const char *path)
+{
+    struct stat one, other;
+
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        if (stat(path, &one) == 0 && stat(ms_traces_at(traces, i), &other) == 0 &&
+            one.st_dev == other.st_dev && one.st_ino == other.st_ino) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Each once: a shell that lists an output folder names its latest run twice. */
 static int take_trace(void *ctx, const char *word)
 {
     struct report_call *call = ctx;
+    struct ms_buffer found = {0};
     char why[WHY_BYTES] = "";
+    const bool there = ms_traces_find(word, &found, why, sizeof(why));
 
-    if (!ms_traces_find(word, &call->traces, why, sizeof(why))) {
+    if (!there) {
         ms_complain("memshim report: %s", why);
-        return 1;
     }
-    return -1;
+    for (size_t i = 0; i < ms_traces_count(&found); i++) {
+        if (!is_taken(&call->traces, ms_traces_at(&found, i))) {
+            ms_buffer_append(&call->traces, ms_traces_at(&found, i), sizeof(struct ms_trace_path));
+        }
+    }
+    ms_buffer_free(&found);
+    return there ? -1 : 1;
 }
 
 /* Rejects options that the chosen form would silently ignore. -1 if there are none, otherwise the

@@ -74,8 +74,12 @@ class AnyBytes(ProcessTest):
 
     def partial(self, name: str, content: bytes) -> int:
         """It tells what is there, and that something is not. Returns the events that it has."""
-        report = json.loads(self.ask_all(self.put(name, content)).check().stdout)
+        folder = self.put(name, content)
+        report = json.loads(self.ask_all(folder).check().stdout)
         self.assertTrue(report["trace"]["warnings"], name)
+        compared = self.ask("diff", self.good, folder).check().stderr
+        for warning in report["trace"]["warnings"]:
+            self.assertIn(f"memshim diff: {folder}/trace.mshm: {warning}\n", compared)
         return int(report["trace"]["events_in_detail"])
 
     def test_another_version(self) -> None:

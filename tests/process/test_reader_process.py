@@ -356,7 +356,8 @@ class ReaderProcess(ProcessTest):
         opened = run([CLI, "report", "--open", *folders[:2]], BROWSER="true").check(1)
         self.assertIn("these are not all processes of one run", opened.stderr)
         self.assertEqual(sorted(run_folder.iterdir()), folders)
-        told = run([CLI, "report", run_folder]).check().stdout
+        told = run([CLI, "report", run_folder, self.output / "latest"]).check().stdout
+        self.assertIn("  3 processes on 1 host", told)
         self.assertIn("report.html, beside them, is the page of all", told)
         files = {path for path in run_folder.iterdir() if path.is_file()}
         self.assertEqual({path.name for path in files}, FILES - {"timeline.json", "trace.mshm"})
