@@ -28,7 +28,9 @@ void ms_answer_text(struct ms_buffer *out, const struct ms_model *model)
     } else if (main_device >= 0) {
         ms_text_add_good_answer(out, model, main_device);
     } else {
-        ms_buffer_add(out, "The trace shows no use of a device.\n");
+        ms_buffer_add(out, model->sums_exact
+                               ? "The trace shows no use of a device.\n"
+                               : "Nothing that the trace says of a device could be read.\n");
     }
     ms_text_add_steps(out, model);
 }

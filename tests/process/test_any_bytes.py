@@ -10,7 +10,7 @@ import struct
 import unittest
 from pathlib import Path
 
-from machine import CLI, ProcessTest, Result, process_folders, program, run
+from machine import CLI, ProcessTest, Result, process_folders, program, run, run_of_three
 
 EXTENT = 262144
 MAJOR_AT, MINOR_AT = 12, 14  # of the version, behind the magic and the byte order
@@ -96,6 +96,14 @@ class AnyBytes(ProcessTest):
         self.assertGreater(whole, 0)
         self.assertLessEqual(self.partial("half", self.trace[: len(self.trace) // 2 + 1]), whole)
         self.assertLessEqual(self.partial("header", self.trace[:EXTENT]), whole)
+
+    def test_nothing_of_a_device_is_left(self) -> None:
+        """Its events were many: the first extent has not even the last of them."""
+        (trace, *_) = run_of_three().glob("train.py-r0-*/trace.mshm")
+        folder = self.put("header", trace.read_bytes()[:EXTENT])
+        text = self.ask("report", folder).check().stdout
+        self.assertIn("\nNothing that the trace says of a device could be read", text)
+        self.assertIn("\nExact: not known, because the trace is damaged", text)
 
     def test_concatenated(self) -> None:
         """The first one is told, and that there is something else."""

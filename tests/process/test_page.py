@@ -392,6 +392,16 @@ class Shown(BrowserTest):
             )
             self.assertEqual(self.browser.ask(ground), seen[wanted])
 
+    def test_a_narrow_window(self) -> None:
+        """What does not fit scrolls by itself, and the page does not."""
+        self.addCleanup(self.browser.call, "Emulation.clearDeviceMetricsOverride")
+        self.browser.call(
+            "Emulation.setDeviceMetricsOverride",
+            **{"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False},
+        )
+        self.show(self.page / "report.html")
+        self.assertEqual(self.browser.ask("document.documentElement.scrollWidth"), 400)
+
     def test_names_are_text(self) -> None:
         hostile = next(site for site in self.report["call_sites"] if site["id"] == 7)
         names = [

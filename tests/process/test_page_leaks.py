@@ -188,6 +188,12 @@ class Shown(LeaksTest):
             texts("#leaks .code-line.here"), [f"{GROWING}line {GROWING}"], "the line itself"
         )
         self.assertIn(HOSTILE, "".join(texts("#leaks .code-line")))
+        browser.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark"}],
+        )
+        colour = "getComputedStyle(document.querySelector('#leaks .code-line.here')).color"
+        self.assertEqual(browser.ask(colour), browser.ask("getComputedStyle(document.body).color"))
         grown = process["report"]["devices"][0]["growth"][0]["grown_bytes"]
         widest = browser.ask(
             "document.querySelector('#leaks-chart .frame').getAttribute('aria-label')"

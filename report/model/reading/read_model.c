@@ -122,7 +122,8 @@ static bool read_all(struct ms_reading *reading)
     for (size_t i = 0; i < ms_reader_count(&reader->devices) && !to_the_end; i++) {
         ms_reading_page_sums(reading, ms_reader_place(&reader->devices, i));
     }
-    model->sums_exact = true;
+    /* Each device of a trace has its page: without any, all were lost. */
+    model->sums_exact = to_the_end || header->events == 0 || ms_reader_count(&reader->devices) > 0;
     for (int i = 0; i < MS_DEVICE_COUNT && !to_the_end; i++) {
         if (model->devices[i].used && !(reading->sums_read >> i & 1)) {
             model->sums_exact = false;

@@ -116,7 +116,7 @@ class SegmentMap {
 
   // The columns in the window that is shown.
   draw() {
-    const width = Math.max(480, this.node.clientWidth || 960);
+    const width = Math.max(320, this.node.clientWidth || 960);
     const [left, right] = [MARGIN.left, width - MARGIN.right];
     const [from, to] = this.view.window;
     this.x = d3.scaleLinear([from, to], [0, right - left]);
