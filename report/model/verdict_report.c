@@ -301,7 +301,7 @@ static void find_repeated(const struct ms_model *model, const struct ms_model_oo
     ms_buffer_free(&rows);
 }
 
-/* Whether most of what is live waits for the first backward pass, in a call of a model. */
+/* Whether most of what is live waits for the first backward pass. */
 static bool is_of_first_pass(const struct ms_model *model, size_t oom)
 {
     const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
@@ -321,8 +321,10 @@ static bool is_in_the_middle(const struct ms_model *model, size_t oom,
     if (at->evaluating || judgement->of_the_model || judgement->fitting_factor > 0) {
         return false;
     }
+    /* A loss is computed outside of models, as a rule. */
     return judgement->most_factor > 0 ||
-           (doing == MS_DOING_FORWARD && judgement->step == 0 && is_of_first_pass(model, oom)) ||
+           ((doing == MS_DOING_FORWARD || doing == MS_DOING_OTHER) && judgement->step == 0 &&
+            is_of_first_pass(model, oom)) ||
            ((doing == MS_DOING_FORWARD || doing == MS_DOING_BACKWARD) && judgement->step == 1);
 }
 

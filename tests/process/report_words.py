@@ -30,6 +30,8 @@ ADVICE = {
         "a larger MEMSHIM_FRACTION",
         "a larger MEMSHIM_LIMIT",
         "raise or remove per_process_memory_fraction",
+        "evaluate with a smaller",
+        "evaluate under torch.no_grad()",
         LOADED,
     ),
     "fragmentation": (

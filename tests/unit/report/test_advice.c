@@ -197,6 +197,17 @@ Test(advice, for_an_evaluation_is_the_batch_that_the_program_named, .init = begi
     expect_not_said("the rest of the step");
 }
 
+/* What a model returned waits for its backward pass as well. */
+Test(advice, for_a_loss_in_the_first_pass_is_more_than_the_miss)
+{
+    born(LOOP_PARAMETER, 256 * MIB);
+    born(LOOP_FORWARD, 3 * GIB);
+    dies_at(LOOP_KEPT, MIB);
+    expect_said("; this one request was 1.0 MiB short, and the rest of the step was still to "
+                "come\n");
+    expect_said("no backward pass had begun: ");
+}
+
 /* A data set, or a queue that nobody empties. */
 Test(advice, for_what_one_line_keeps_before_all_else_is_to_hold_less)
 {
