@@ -77,9 +77,12 @@ class AnyBytes(ProcessTest):
         folder = self.put(name, content)
         report = json.loads(self.ask_all(folder).check().stdout)
         self.assertTrue(report["trace"]["warnings"], name)
-        compared = self.ask("diff", self.good, folder).check().stderr
+        compared = self.ask("diff", self.good, folder).check()
+        self.assertEqual(compared.stdout.count("     it is damaged: "), 1)
         for warning in report["trace"]["warnings"]:
-            self.assertIn(f"memshim diff: {folder}/trace.mshm: {warning}\n", compared)
+            self.assertIn(f"memshim diff: {folder}/trace.mshm: {warning}\n", compared.stderr)
+        sides = json.loads(self.ask("diff", self.good, folder, "--format", "json").stdout)
+        self.assertEqual((sides["a"]["complete"], sides["b"]["complete"]), (True, False))
         return int(report["trace"]["events_in_detail"])
 
     def test_another_version(self) -> None:

@@ -230,6 +230,7 @@ bool ms_diff_add(struct ms_diff *diff, enum ms_diff_side_name side, const struct
         to->time_ns = adding.until_ns[main_device];
     }
     fill_side(to, model);
+    to->damaged |= model->warning_count > 0;
     return at_peak || add_moment(&adding, why, why_bytes);
 }
 

@@ -26,6 +26,7 @@ struct ms_diff_side {
     uint64_t live_bytes; /* of all processes and devices */
     uint64_t charged_peak_bytes, live_peak_bytes, cap_bytes; /* of the last process's main device */
     bool incomplete; /* earlier records are gone: memory allocated then has no site */
+    bool damaged;    /* parts of a trace could not be read */
 };
 
 struct ms_diff_row {

@@ -40,6 +40,9 @@ static void add_side(const struct ms_diff *diff, enum ms_diff_side_name name, st
         ms_buffer_add(out, "     its oldest records were overwritten: what was allocated in them "
                            "has no call site\n");
     }
+    if (side->damaged) {
+        ms_buffer_add(out, "     it is damaged: what could not be read passes for a difference\n");
+    }
 }
 
 static void add_answer(const struct ms_diff *diff, struct ms_buffer *out)
@@ -320,7 +323,7 @@ static void add_json_side(const struct ms_diff *diff, enum ms_diff_side_name nam
                  ms_moment_text(&side->moment, side->time_ns, moment, sizeof(moment)));
     ms_json_count(json, "time_ns", side->time_ns);
     ms_json_count(json, "live_bytes", side->live_bytes);
-    ms_json_flag(json, "complete", !side->incomplete);
+    ms_json_flag(json, "complete", !side->incomplete && !side->damaged);
     ms_json_close(json, '}');
 }
 
