@@ -103,6 +103,14 @@ static bool graphs_register(void)
     return said != NULL && strcmp(said, "0") != 0 && ms_nccl_takes_one_chunk(NULL);
 }
 
+/* PyTorch would no longer ask a library that stands before the runtime's cudaMalloc, such as
+ * torch_memory_saver's preload, which lets sleep what it handed out. */
+static bool malloc_is_replaced(void)
+{
+    const void *found = ms_real_dlsym(RTLD_DEFAULT, "cudaMalloc");
+    return found != NULL && ms_library_at(found) != MS_LIBRARY_RUNTIME;
+}
+
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     for (const char *at = text ? text : ""; *at != '\0'; at++) {
@@ -191,6 +199,10 @@ static const char *why_off(void)
 {
     if (registers_with_nccl()) {
         return "was left off: PyTorch would give up the registration with NCCL that is switched on";
+    }
+    if (malloc_is_replaced()) {
+        return "was left off: another library stands before cudaMalloc, and PyTorch would no "
+               "longer ask it";
     }
     if (!devices_could_map()) {
         return "was left off: not every device here can map memory";
