@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "allocator/base/buffer.h"
+#include "report/fit/what_if_search.h"
 #include "report/fold/digest.h"
 #include "report/fold/landmarks.h"
 #include "report/fold/site_sums.h"
@@ -17,7 +18,6 @@
 #include "report/model/address_ranges.h"
 #include "report/model/kinds.h"
 #include "report/model/survey.h"
-#include "report/model/what_if.h"
 #include "report/symbols/stacks.h"
 #include "report/trace/format.h"
 #include "report/trace/recorded.h"

@@ -2,9 +2,9 @@
 /* Decides whether a run can be replayed for its report, and starts the search. */
 #include "report/model/what_if.h"
 
+#include "report/fit/what_if_search.h"
 #include "report/model/model.h"
 #include "report/model/verdict_report.h"
-#include "report/model/what_if_search.h"
 #include "report/replay/recording.h"
 #include "report/trace/verdict_rule.h"
 

@@ -9,6 +9,7 @@
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
 #include "report/model/verdict_report.h"
+#include "report/model/what_if.h"
 #include "report/render/answer.h"
 #include "report/render/forms.h"
 #include "report/render/sites.h"

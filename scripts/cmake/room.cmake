@@ -6,7 +6,7 @@ function(room folder)
   list(FILTER sources EXCLUDE REGEX "/main\\.c$") # a program's own
   # What is preloaded, and what the pool's tests link.
   set(builds "-")
-  if(MEMSHIM_CHECKS AND NOT folder MATCHES "^(shim/cli|report/(read|symbols|replay|model|render))(/|$)")
+  if(MEMSHIM_CHECKS AND NOT folder MATCHES "^(shim/cli|report/(read|symbols|replay|fit|model|render))(/|$)")
     list(APPEND builds "_checked")
   endif()
   foreach(build ${builds})

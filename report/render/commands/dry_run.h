@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "allocator/base/buffer.h"
-#include "report/model/devices.h"
+#include "report/fit/cards.h"
 #include "report/model/headroom.h"
 #include "report/model/kinds.h"
 

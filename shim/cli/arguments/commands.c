@@ -74,7 +74,7 @@ static const struct {
 
 static const struct ms_cli_row words[] = {
 #define MS_CARD(id, name, ...) {MS_CLI_DRY_RUN, MS_CLI_DRY_RUN_GPU, id, name},
-#include "report/model/devices.def"
+#include "report/fit/cards.def"
 };
 
 static const struct {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/model/batch_foretell.h"
+#include "report/fit/batch_foretell.h"
 #include "shim/cli/arguments/values.h"
 #include "shim/cli/dry_run/read.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "report/model/devices.h"
+#include "report/fit/cards.h"
 #include "shim/cli/dry_run/around.h"
 #include "shim/cli/dry_run/batches.h"
 

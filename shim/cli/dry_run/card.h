@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-#include "report/model/devices.h"
+#include "report/fit/cards.h"
 
-/* A card by its name in devices.def; by a size, which means an H100 with that much memory; or by a
+/* A card by its name in cards.def; by a size, which means an H100 with that much memory; or by a
  * file of lines `KEY VALUE`: name, memory, context, capability, processors, bus, of which memory is
  * required. False, after an error message. */
 bool ms_dry_card_take(const char *text, struct ms_card *card);

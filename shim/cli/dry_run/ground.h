@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "allocator/base/buffer.h"
-#include "report/model/devices.h"
+#include "report/fit/cards.h"
 
 /* Preloads the simulated GPU's libraries before all others, and the stand-ins for the wheels of the
  * command's Python, which it makes first if they are missing. False, after an error message. */

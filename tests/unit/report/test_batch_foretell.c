@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "report/model/batch_foretell.h"
+#include "report/fit/batch_foretell.h"
 #include "report/replay/course.h"
 #include "report/replay/torch_alone.h"
 

@@ -2,7 +2,7 @@
 /* The search for the largest batch, over needs that are known by hand. */
 #include <criterion/criterion.h>
 
-#include "report/model/batch_search.h"
+#include "report/fit/batch_search.h"
 
 struct made {
     uint64_t fixed, each, step; /* needs: fixed + each x batch, rounded up to steps */

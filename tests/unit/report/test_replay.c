@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/model/what_if_search.h"
+#include "report/fit/what_if_search.h"
 #include "report/replay/replay.h"
 #include "report/replay/replay_oracle.h"
 #include "synthetic.h"

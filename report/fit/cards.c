@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks whether a run fits a card: replays its recording through PyTorch's allocator and through
  * the pool, with the card's memory. */
-#include "report/model/devices.h"
+#include "report/fit/cards.h"
 
 #include <string.h>
 #include <strings.h>
@@ -26,7 +26,7 @@ static const struct ms_card cards[] = {
      processors,                                                                                \
      context_cuda,                                                                              \
      source},
-#include "report/model/devices.def"
+#include "report/fit/cards.def"
 #undef MS_CARD
 };
 
@@ -56,7 +56,7 @@ struct ms_card_nccl ms_card_nccl(const struct ms_card *card)
     static const struct ms_card_nccl rows[] = {
 #define MS_NCCL(card, channels, nvls_channels, peer_channels, reach, known, source) \
     {card, channels, nvls_channels, peer_channels, (reach) == HOST, MS_CARD_##known, source},
-#include "report/model/nccl.def"
+#include "report/fit/nccl.def"
 #undef MS_NCCL
     };
     struct ms_card_nccl row = rows[0];

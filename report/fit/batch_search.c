@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Foretells a batch by a line through two runs. */
-#include "report/model/batch_search.h"
+#include "report/fit/batch_search.h"
 
 #include "allocator/base/arithmetic.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The largest batch that fits, from runs with a few batches. Pure. */
-#ifndef MEMSHIM_REPORT_MODEL_BATCH_SEARCH_H
-#define MEMSHIM_REPORT_MODEL_BATCH_SEARCH_H
+#ifndef MEMSHIM_REPORT_FIT_BATCH_SEARCH_H
+#define MEMSHIM_REPORT_FIT_BATCH_SEARCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

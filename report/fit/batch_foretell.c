@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Foretells a batch by replaying its requests. */
-#include "report/model/batch_foretell.h"
+#include "report/fit/batch_foretell.h"
 
 #include <stdlib.h>
 

@@ -3,14 +3,14 @@
  * draws a line through the requests of two runs, one request after the other, and replays the
  * result through the model of PyTorch's allocator. So the answer includes how PyTorch rounds
  * segments, and what it gives back when memory is short. */
-#ifndef MEMSHIM_REPORT_MODEL_BATCH_FORETELL_H
-#define MEMSHIM_REPORT_MODEL_BATCH_FORETELL_H
+#ifndef MEMSHIM_REPORT_FIT_BATCH_FORETELL_H
+#define MEMSHIM_REPORT_FIT_BATCH_FORETELL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/model/batch_search.h"
+#include "report/fit/batch_search.h"
 #include "report/replay/recording.h"
 
 /* The requests of one process. Those of two runs belong together if their ranks are equal. */

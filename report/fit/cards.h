@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cards for which a dry run gives results (devices.def), and whether a recorded run fits
+/* The cards for which a dry run gives results (cards.def), and whether a recorded run fits
  * one. */
-#ifndef MEMSHIM_REPORT_MODEL_DEVICES_H
-#define MEMSHIM_REPORT_MODEL_DEVICES_H
+#ifndef MEMSHIM_REPORT_FIT_CARDS_H
+#define MEMSHIM_REPORT_FIT_CARDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

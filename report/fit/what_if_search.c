@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches for the least cap with which a recorded run completes. */
-#include "report/model/what_if_search.h"
+#include "report/fit/what_if_search.h"
 
 #include "report/replay/recording.h"
 #include "report/replay/replay.h"
