@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search behind what-if (report/model/what_if.h): replays the run's trace with different
- * caps. */
+/* The search behind what-if (report/model/verdict/what_if.h): replays the run's trace with
+ * different caps. */
 #ifndef MEMSHIM_REPORT_FIT_WHAT_IF_SEARCH_H
 #define MEMSHIM_REPORT_FIT_WHAT_IF_SEARCH_H
 

@@ -5,7 +5,6 @@
 #include "allocator/base/arithmetic.h"
 #include "report/model/model.h"
 #include "report/model/survey.h"
-#include "report/model/verdict_report.h"
 
 #define DRIVER_ROW(name, what, estimated)                                \
     {                                                                    \

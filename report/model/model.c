@@ -33,6 +33,11 @@ bool ms_model_hides_tensors(const struct ms_model *model)
     return !ms_model_has_tensors(model) && strcmp(model->header.torch_mode, "off") == 0;
 }
 
+bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state)
+{
+    return state->source == MS_OOM_TORCH && ms_model_hides_tensors(model);
+}
+
 void ms_model_delete(struct ms_model *model)
 {
     ms_survey_delete(model->survey);

@@ -137,6 +137,9 @@ static inline bool ms_model_has_tensors(const struct ms_model *model)
 /* Whether PyTorch's tensors are hidden (MEMSHIM_TORCH=off): its live blocks are then segments. */
 bool ms_model_hides_tensors(const struct ms_model *model);
 
+/* Whether PyTorch ran out of memory, with its tensors hidden. */
+bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state);
+
 /* Adds a line to `warnings`. */
 void ms_model_warn(struct ms_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "allocator/base/units.h"
-#include "report/model/held_lines.h"
 #include "report/model/ledger.h"
-#include "report/model/what_if.h"
+#include "report/model/verdict/held_lines.h"
+#include "report/model/verdict/what_if.h"
 #include "report/render/json_parts.h"
 #include "report/render/sites.h"
 #include "report/render/what_if.h"

@@ -5,7 +5,7 @@
 
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
-#include "report/model/verdict_report.h"
+#include "report/model/verdict/verdict_report.h"
 #include "report/render/json_parts.h"
 #include "report/render/sites.h"
 #include "report/trace/verdict_rule.h"

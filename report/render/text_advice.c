@@ -2,11 +2,11 @@
 /* report.txt: what helps after an out-of-memory, which is the answer's line `next`. */
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
-#include "report/model/held_lines.h"
-#include "report/model/leaks.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
-#include "report/model/verdict_report.h"
+#include "report/model/verdict/held_lines.h"
+#include "report/model/verdict/leaks.h"
+#include "report/model/verdict/verdict_report.h"
 #include "report/render/sites.h"
 
 /* A checkpoint is still live beside its copy, if it was loaded with */

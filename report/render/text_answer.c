@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "allocator/base/units.h"
-#include "report/model/held_lines.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
 #include "report/model/step_of.h"
-#include "report/model/verdict_report.h"
-#include "report/model/what_if.h"
+#include "report/model/verdict/held_lines.h"
+#include "report/model/verdict/verdict_report.h"
+#include "report/model/verdict/what_if.h"
 #include "report/read/batch.h"
 #include "report/render/sites.h"
 #include "report/render/what_if.h"

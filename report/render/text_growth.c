@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "allocator/base/units.h"
-#include "report/model/leaks.h"
 #include "report/model/site_rows.h"
+#include "report/model/verdict/leaks.h"
 #include "report/render/sites.h"
 #include "report/symbols/stacks_roles.h"
 

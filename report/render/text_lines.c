@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "allocator/base/units.h"
-#include "report/model/held_lines.h"
-#include "report/model/held_way.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
+#include "report/model/verdict/held_lines.h"
+#include "report/model/verdict/held_way.h"
 #include "report/render/sites.h"
 #include "report/symbols/stacks_roles.h"
 

@@ -8,7 +8,7 @@
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
 #include "report/model/model.h"
-#include "report/model/what_if.h"
+#include "report/model/verdict/what_if.h"
 #include "report/trace/verdict_rule.h"
 
 #define MILLIONTHS 1000000

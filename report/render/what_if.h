@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What-if results (report/model/what_if.h) in report.json and report.txt: the memory that would
- * have been enough. */
+/* What-if results (report/model/verdict/what_if.h) in report.json and report.txt: the memory that
+ * would have been enough. */
 #ifndef MEMSHIM_REPORT_RENDER_WHAT_IF_H
 #define MEMSHIM_REPORT_RENDER_WHAT_IF_H
 

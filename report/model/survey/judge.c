@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/model/leaks.h"
 #include "report/model/ledger.h"
 #include "report/model/survey/state.h"
+#include "report/model/verdict/leaks.h"
 
 #define MOST_STEPS 9007199254740992.0 /* 2^53 */
 #define TIME_PARTS 128u               /* if no steps are known */

@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "allocator/base/path.h"
-#include "report/model/held_lines.h"
 #include "report/model/ledger.h"
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
 #include "report/model/step_of.h"
 #include "report/model/survey/take.h"
+#include "report/model/verdict/held_lines.h"
 #include "report/read/traces.h"
 #include "report/render/formats.h"
 #include "report/replay/course.h"

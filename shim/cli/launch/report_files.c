@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "report/model/reading/read_model.h"
-#include "report/model/what_if.h"
+#include "report/model/verdict/what_if.h"
 #include "report/read/progress.h"
 #include "report/read/traces.h"
 #include "report/render/forms.h"

@@ -22,7 +22,7 @@
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
-#include "report/model/what_if.h"
+#include "report/model/verdict/what_if.h"
 #include "report/render/commands/diff.h"
 #include "report/render/commands/replay.h"
 #include "report/render/forms.h"

@@ -6,7 +6,7 @@
 
 #include "loop.h"
 #include "report/model/survey/state.h"
-#include "report/model/verdict_report.h"
+#include "report/model/verdict/verdict_report.h"
 #include "synthetic.h"
 
 #define ACTIVATION (64 * MIB)

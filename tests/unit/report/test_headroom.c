@@ -7,7 +7,7 @@
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
-#include "report/model/verdict_report.h"
+#include "report/model/verdict/verdict_report.h"
 #include "report/render/answer.h"
 #include "synthetic.h"
 

@@ -3,8 +3,8 @@
 #include <criterion/criterion.h>
 
 #include "dying.h"
-#include "report/model/held_lines.h"
-#include "report/model/held_way.h"
+#include "report/model/verdict/held_lines.h"
+#include "report/model/verdict/held_way.h"
 #include "report/render/sites.h"
 
 TestSuite(held, .init = begin, .fini = end);

@@ -3,8 +3,8 @@
 #include <criterion/criterion.h>
 
 #include "dying.h"
-#include "report/model/held_lines.h"
 #include "report/model/site_rows.h"
+#include "report/model/verdict/held_lines.h"
 
 TestSuite(leaks, .init = begin, .fini = end);
 

@@ -7,7 +7,7 @@
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
-#include "report/model/what_if.h"
+#include "report/model/verdict/what_if.h"
 #include "report/trace/encoding.h"
 #include "shim/cli/launch/report_files.h"
 #include "synthetic.h"

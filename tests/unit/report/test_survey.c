@@ -8,7 +8,7 @@
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
-#include "report/model/what_if.h"
+#include "report/model/verdict/what_if.h"
 #include "report/write/writer_state.h"
 #include "synthetic.h"
 

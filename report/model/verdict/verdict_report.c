@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Refines the verdict of an out-of-memory with results from the whole run. */
-#include "report/model/verdict_report.h"
+#include "report/model/verdict/verdict_report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,11 +9,11 @@
 
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
-#include "report/model/leaks.h"
 #include "report/model/ledger.h"
-#include "report/model/optimizer_state.h"
 #include "report/model/site_rows.h"
 #include "report/model/step_of.h"
+#include "report/model/verdict/leaks.h"
+#include "report/model/verdict/optimizer_state.h"
 #include "report/trace/verdict_rule.h"
 
 /* Limits for growth beside another reason, in parts. */
@@ -252,11 +252,6 @@ static bool is_the_reason(const struct ms_model *model, const struct ms_judgemen
     return judgement->grown_bytes >= lacking &&
            ((judgement->leak->all.degree == MS_GROWTH_SEEN && !ms_tensors_unseen(model, state)) ||
             judgement->grown_bytes > taken_otherwise(judgement, state));
-}
-
-bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state)
-{
-    return state->source == MS_OOM_TORCH && ms_model_hides_tensors(model);
 }
 
 /* All of the live segments that the row's line asked for. */

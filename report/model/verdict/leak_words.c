@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words for a leak: its line and its pace. */
 #include "allocator/base/units.h"
-#include "report/model/leaks.h"
 #include "report/model/site_rows.h"
+#include "report/model/verdict/leaks.h"
 
 /* How far apart the times are at which something is kept, in steps: */
 #define LEAST_PAUSE 1.5 /* from here on it comes every few steps, */

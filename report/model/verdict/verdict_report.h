@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report's verdict: the sentence of the moment, refined with results from the whole run: what
  * grew, which batch would have fitted, how the step compares with those before it. */
-#ifndef MEMSHIM_REPORT_MODEL_VERDICT_REPORT_H
-#define MEMSHIM_REPORT_MODEL_VERDICT_REPORT_H
+#ifndef MEMSHIM_REPORT_MODEL_VERDICT_VERDICT_REPORT_H
+#define MEMSHIM_REPORT_MODEL_VERDICT_VERDICT_REPORT_H
 
 #include "report/model/model.h"
 #include "report/model/survey.h"
@@ -59,9 +59,6 @@ struct ms_judgement {
  * nothing would have been short without it; or, if enough bytes were free, if the request is no
  * larger than the growth. Otherwise it is mentioned beside the reason. */
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement);
-
-/* Whether PyTorch ran out of memory, with its tensors hidden. */
-bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state);
 
 /* The index of ms_model_fatal_oom; SIZE_MAX: there is none. */
 size_t ms_judged_fatal(const struct ms_model *model);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the place where the stacks of most live memory part. */
-#include "report/model/held_way.h"
+#include "report/model/verdict/held_way.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
 /* The state that an optimizer had still to make when memory ran out in its first step. It follows
  * from the state that is there: one of PyTorch's optimizers makes its values parameter by
  * parameter, each as large as the parameter. */
-#ifndef MEMSHIM_REPORT_MODEL_OPTIMIZER_STATE_H
-#define MEMSHIM_REPORT_MODEL_OPTIMIZER_STATE_H
+#ifndef MEMSHIM_REPORT_MODEL_VERDICT_OPTIMIZER_STATE_H
+#define MEMSHIM_REPORT_MODEL_VERDICT_OPTIMIZER_STATE_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Foretells the rest of an optimizer's state. */
-#include "report/model/optimizer_state.h"
+#include "report/model/verdict/optimizer_state.h"
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lines of code that hold memory at one moment: those of live memory, and of pinned host
  * memory. */
-#ifndef MEMSHIM_REPORT_MODEL_HELD_LINES_H
-#define MEMSHIM_REPORT_MODEL_HELD_LINES_H
+#ifndef MEMSHIM_REPORT_MODEL_VERDICT_HELD_LINES_H
+#define MEMSHIM_REPORT_MODEL_VERDICT_HELD_LINES_H
 
 #include "allocator/base/buffer.h"
 #include "report/model/model.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What-if: the memory that would have been enough. Replays the run's own trace, up to the
  * out-of-memory and its request, through the pool on the dry device (replay.h). */
-#ifndef MEMSHIM_REPORT_MODEL_WHAT_IF_H
-#define MEMSHIM_REPORT_MODEL_WHAT_IF_H
+#ifndef MEMSHIM_REPORT_MODEL_VERDICT_WHAT_IF_H
+#define MEMSHIM_REPORT_MODEL_VERDICT_WHAT_IF_H
 
 #include <stdint.h>
 

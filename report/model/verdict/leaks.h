@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the line of the user's code that keeps growing memory. The line that asked for it is often
  * a model's, which keeps nothing. So growth is collected at the frame where its stacks join. */
-#ifndef MEMSHIM_REPORT_MODEL_LEAKS_H
-#define MEMSHIM_REPORT_MODEL_LEAKS_H
+#ifndef MEMSHIM_REPORT_MODEL_VERDICT_LEAKS_H
+#define MEMSHIM_REPORT_MODEL_VERDICT_LEAKS_H
 
 #include <stddef.h>
 

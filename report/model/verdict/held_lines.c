@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Joins the holders of memory to lines of code. */
-#include "report/model/held_lines.h"
+#include "report/model/verdict/held_lines.h"
 
 #include <stdlib.h>
 #include <string.h>

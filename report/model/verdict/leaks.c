@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the frame at which growing stacks join. */
-#include "report/model/leaks.h"
+#include "report/model/verdict/leaks.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

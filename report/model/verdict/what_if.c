@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decides whether a run can be replayed for its report, and starts the search. */
-#include "report/model/what_if.h"
+#include "report/model/verdict/what_if.h"
 
 #include "report/fit/what_if_search.h"
 #include "report/model/model.h"
-#include "report/model/verdict_report.h"
+#include "report/model/verdict/verdict_report.h"
 #include "report/replay/recording.h"
 #include "report/trace/verdict_rule.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The line of the program by way of which most live memory was asked for. Several lines of a model
  * may hold equally much; the line that called the model stands for all of them. */
-#ifndef MEMSHIM_REPORT_MODEL_HELD_WAY_H
-#define MEMSHIM_REPORT_MODEL_HELD_WAY_H
+#ifndef MEMSHIM_REPORT_MODEL_VERDICT_HELD_WAY_H
+#define MEMSHIM_REPORT_MODEL_VERDICT_HELD_WAY_H
 
 #include <stdbool.h>
 #include <stdint.h>
