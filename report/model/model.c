@@ -38,6 +38,18 @@ bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *
     return state->source == MS_OOM_TORCH && ms_model_hides_tensors(model);
 }
 
+const char *ms_end_name(enum ms_process_end end)
+{
+    switch (end) {
+    case MS_PROCESS_RUNNING:
+        return "running";
+    case MS_PROCESS_ENDED:
+        return "ended";
+    default:
+        return "killed";
+    }
+}
+
 void ms_model_delete(struct ms_model *model)
 {
     ms_survey_delete(model->survey);

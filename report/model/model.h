@@ -140,6 +140,9 @@ bool ms_model_hides_tensors(const struct ms_model *model);
 /* Whether PyTorch ran out of memory, with its tensors hidden. */
 bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state);
 
+/* How the process ended, in a word. */
+const char *ms_end_name(enum ms_process_end end);
+
 /* Adds a line to `warnings`. */
 void ms_model_warn(struct ms_model *model, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

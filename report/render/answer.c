@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "report/render/sites.h"
+#include "report/render/text_parts.h"
 
 #define INDENT 9 /* blanks and word before a line's text */
 

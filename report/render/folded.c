@@ -8,7 +8,6 @@
 #include "report/model/site_rows.h"
 #include "report/render/formats.h"
 #include "report/render/forms.h"
-#include "report/render/sites.h"
 
 /* One printable line without separators. */
 static void add_name(struct ms_buffer *out, const char *name)

@@ -4,11 +4,10 @@
 
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
+#include "report/model/moved_lines.h"
 #include "report/model/verdict/held_lines.h"
 #include "report/model/verdict/what_if.h"
 #include "report/render/json_parts.h"
-#include "report/render/sites.h"
-#include "report/render/what_if.h"
 
 #define LISTED_MOVED_SITES  20
 #define LISTED_PINNED_SITES 20

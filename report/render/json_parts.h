@@ -9,8 +9,9 @@
 #include "allocator/base/json.h"
 #include "report/model/ledger.h"
 #include "report/model/model.h"
+#include "report/render/json_report.h"
 
-/* ---- json.c ---- */
+/* ---- json_report.c ---- */
 
 /* A text; null if it is empty. */
 void ms_json_add_optional(struct ms_json *json, const char *key, const char *text);
@@ -31,5 +32,33 @@ void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int 
 
 /* Of the out-of-memory of that index: kinds. */
 void ms_json_add_oom_kinds(struct ms_json *json, const struct ms_model *model, size_t index);
+
+/* ---- json_sites.c ---- */
+
+/* Members: call_sites (the largest of each device, and the rest of them as one), attribution,
+ * kinds, sampling, tags, steps. */
+void ms_json_add_sites(struct ms_json *json, const struct ms_model *model,
+                       const struct ms_json_limits *limits);
+
+/* A list of frames, in the order of their numbers. */
+void ms_json_add_frame_table(struct ms_json *json, const char *key,
+                             const struct ms_frame_table *table);
+
+/* A member that names the line of code; null: unknown. */
+void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,
+                           uint32_t site);
+
+/* Members that identify a site: id, device, kind, kind_reason, tags, line, frames (numbers in the
+ * table). */
+void ms_json_add_site_name(struct ms_json *json, const struct ms_model *model, int device,
+                           uint32_t site, struct ms_frame_table *table);
+
+/* ---- json_what_if.c: results of what-if (report/model/verdict/what_if.h) ---- */
+
+/* The member what_if. */
+void ms_what_if_json(struct ms_json *json, const struct ms_model *model);
+
+/* The member overhead of a device. */
+void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int device);
 
 #endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.json: results of the survey. */
 #include "allocator/base/units.h"
-#include "report/render/formats.h"
 #include "report/render/json_parts.h"
-#include "report/render/sites.h"
 
 #define LISTED_TEMPORARIES 20
 #define MILLIONTHS         1e6

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "report/model/site_rows.h"
-#include "report/render/formats.h"
-#include "report/render/sites.h"
+#include "report/render/json_report.h"
+#include "report/render/text_parts.h"
 
 #define MOST_HOLDINGS 64 /* of a process: the largest */
 

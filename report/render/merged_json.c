@@ -2,7 +2,6 @@
 /* The report of several processes as JSON. */
 #include <string.h>
 
-#include "report/render/formats.h"
 #include "report/render/merged.h"
 
 #define SCHEMA "memshim-run-report/1"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "allocator/base/units.h"
-#include "report/render/formats.h"
 #include "report/render/merged.h"
 
 /* "rank 3", or the folder's name without a rank. */

@@ -6,9 +6,9 @@
 #include "allocator/base/varint.h"
 #include "report/model/site_rows.h"
 #include "report/render/encodings/protobuf.h"
+#include "report/render/formats.h"
 #include "report/render/forms.h"
 #include "report/render/pprof.h"
-#include "report/render/sites.h"
 
 #define GZIP_WINDOW (15 + 16) /* zlib: the largest window, in gzip's framing */
 #define MOST_TAGS   64

@@ -11,8 +11,7 @@
 #include "report/model/verdict/verdict_report.h"
 #include "report/model/verdict/what_if.h"
 #include "report/read/batch.h"
-#include "report/render/sites.h"
-#include "report/render/what_if.h"
+#include "report/render/text_parts.h"
 
 #define HOLDERS 3
 #define NAMES   32

@@ -28,4 +28,11 @@ uint64_t ms_what_if_torch_bytes(const struct ms_model *model, int device);
 /* The same, plus live memory then that is not PyTorch's: the program's own blocks. */
 uint64_t ms_what_if_alone_bytes(const struct ms_model *model, int device);
 
+/* A cap as a fraction of the device, in millionths; rounded up to whole thousandths, so that it
+ * stands for no smaller cap. */
+static inline int64_t ms_what_if_fraction(uint64_t cap_bytes, uint64_t device_bytes)
+{
+    return (int64_t)((double)cap_bytes / (double)device_bytes * 1000 + 0.999) * 1000;
+}
+
 #endif

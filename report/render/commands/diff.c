@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/json.h"
 #include "allocator/base/units.h"
-#include "report/render/formats.h"
 
 #define SCHEMA            "memshim-diff/1"
 #define MOST_LINES        20

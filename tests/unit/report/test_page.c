@@ -10,6 +10,7 @@
 #include "report/read/traces.h"
 #include "report/render/formats.h"
 #include "report/render/frame_table.h"
+#include "report/render/json_report.h"
 #include "report/render/merged.h"
 #include "synthetic.h"
 

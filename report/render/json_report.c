@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.json as a whole. Its larger parts are in json_parts.h and json_sites.c. */
-#include "report/render/formats.h"
+/* report.json as a whole. Its larger parts are in json_parts.h. */
+#include "report/render/json_report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,28 +8,13 @@
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
 #include "report/render/answer.h"
-#include "report/render/forms.h"
 #include "report/render/json_parts.h"
-#include "report/render/sites.h"
-#include "report/render/what_if.h"
 #include "report/symbols/symbols.h"
 
 #define SCHEMA "memshim-report/1"
 
 #define MOST_SITES         1000
 #define MOST_SITES_OF_MANY 30 /* in a run's report, which has the sites of all its processes */
-
-const char *ms_end_name(enum ms_process_end end)
-{
-    switch (end) {
-    case MS_PROCESS_RUNNING:
-        return "running";
-    case MS_PROCESS_ENDED:
-        return "ended";
-    default:
-        return "killed";
-    }
-}
 
 void ms_json_add_optional(struct ms_json *json, const char *key, const char *text)
 {
@@ -206,14 +191,4 @@ void ms_format_json(const struct ms_model *model, struct ms_buffer *out)
 
     ms_format_json_member(model, &json, NULL);
     ms_buffer_add(out, "\n");
-}
-
-void ms_form_json(struct ms_forms *forms, const struct ms_model *model,
-                  const struct ms_merged *merged)
-{
-    if (model && !ms_forms_is_merged(forms)) {
-        ms_format_json(model, &forms->out);
-    } else if (!model && ms_forms_is_merged(forms)) {
-        ms_merged_json(merged, &forms->out);
-    }
 }

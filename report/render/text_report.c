@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.txt: its head, its parts in order, and the notes at its end. */
-#include "report/render/formats.h"
+#include "report/render/text_report.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -11,8 +11,7 @@
 #include "report/model/verdict/verdict_report.h"
 #include "report/model/verdict/what_if.h"
 #include "report/render/answer.h"
-#include "report/render/forms.h"
-#include "report/render/sites.h"
+#include "report/render/text_parts.h"
 #include "report/symbols/symbols.h"
 
 #define LISTED_OOMS 10
@@ -323,14 +322,4 @@ void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
                       ? "More: memshim report --open (a page for the browser, as of now)\n"
                       : "More, beside the trace: report.html (for the browser)   report.json   "
                         "timeline.json (opens in Perfetto)\n");
-}
-
-void ms_form_text(struct ms_forms *forms, const struct ms_model *model,
-                  const struct ms_merged *merged)
-{
-    if (model && !ms_forms_is_merged(forms)) {
-        ms_format_text(model, &forms->out);
-    } else if (!model && ms_forms_is_merged(forms)) {
-        ms_merged_text(merged, forms->of_run, &forms->out);
-    }
 }

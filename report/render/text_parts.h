@@ -1,35 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of forms that show call sites, tags and steps. */
-#ifndef MEMSHIM_REPORT_RENDER_SITES_H
-#define MEMSHIM_REPORT_RENDER_SITES_H
+/* Parts of report.txt: each adds lines to the text. */
+#ifndef MEMSHIM_REPORT_RENDER_TEXT_PARTS_H
+#define MEMSHIM_REPORT_RENDER_TEXT_PARTS_H
 
-#include "allocator/base/json.h"
+#include "allocator/base/buffer.h"
 #include "report/model/model.h"
-#include "report/render/formats.h"
 
-/* Members of report.json: call_sites (the largest of each device, and the rest of them as one),
- * attribution, kinds, sampling, tags,
- * steps. */
-void ms_json_add_sites(struct ms_json *json, const struct ms_model *model,
-                       const struct ms_json_limits *limits);
-
-/* A list of frames, in the order of their numbers. */
-void ms_json_add_frame_table(struct ms_json *json, const char *key,
-                             const struct ms_frame_table *table);
-
-/* A member that names the line of code; null: unknown. */
-void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,
-                           uint32_t site);
-
-/* Members that identify a site: id, device, kind, kind_reason, tags, line, frames (numbers in the
- * table). */
-void ms_json_add_site_name(struct ms_json *json, const struct ms_model *model, int device,
-                           uint32_t site, struct ms_frame_table *table);
-
-/* Shown for a site without frames: "[no call site]". */
-const char *ms_site_without_stack(const struct ms_model *model, uint32_t site);
-
-/* report.txt: the answer, of the out-of-memory that ended the run, or of the device if none did;
+/* The answer, of the out-of-memory that ended the run, or of the device if none did;
  * and the ledger of the device at that moment, or at its peak. */
 void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device);
 void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model, int device);
@@ -74,33 +51,22 @@ void ms_text_add_growth(struct ms_buffer *out, const struct ms_model *model, int
 /* A clause. */
 void ms_text_add_fragmentation(struct ms_buffer *out, const struct ms_aggregate *sums);
 
-/* report.txt: the line on training steps. */
+/* The line on training steps. */
 void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model);
 
-/* report.txt: live memory at the device's peak, by kind. */
+/* Live memory at the device's peak, by kind. */
 void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int device);
 
-/* Memory of a line of code that moved to host memory, and back; its sites together. */
-struct ms_moved_line {
-    struct ms_buffer text; /* ended by a zero byte */
-    uint64_t spilled_bytes, spilled_blocks, promoted_bytes;
-};
-
-/* The lines with the most of it first. Free with ms_moved_lines_free. */
-void ms_moved_lines(const struct ms_model *model, int device, struct ms_buffer *lines);
-void ms_moved_lines_free(struct ms_buffer *lines);
-
-static inline size_t ms_moved_line_count(const struct ms_buffer *lines)
-{
-    return lines->bytes / sizeof(struct ms_moved_line);
-}
-
-/* report.txt: the device's moves to host memory and back, their cost, and their lines. */
+/* The device's moves to host memory and back, their cost, and their lines. */
 void ms_text_add_spill(struct ms_buffer *out, const struct ms_model *model, int device);
 void ms_text_add_host(struct ms_buffer *out, const struct ms_model *model, int device,
                       const struct ms_counters *counters); /* of the moment in question */
 
-/* report.txt: the largest holders at the device's peak. */
+/* The largest holders at the device's peak. */
 void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int device);
+
+/* What-if (report/model/verdict/what_if.h): the lines that end an out-of-memory's answer.
+ * rest_follows: of the judgement. */
+void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model, bool rest_follows);
 
 #endif
