@@ -11,7 +11,7 @@
 #include "allocator/base/buffer.h"
 #include "report/model/moment.h"
 #include "report/render/formats.h"
-#include "report/render/merged.h"
+#include "report/render/merged/merged.h"
 #include "report/render/pprof.h"
 
 enum ms_form {

@@ -9,7 +9,7 @@
 #include "allocator/base/buffer.h"
 #include "allocator/base/strings.h"
 #include "report/model/model.h"
-#include "report/render/frame_table.h"
+#include "report/symbols/frame_table.h"
 
 struct ms_pprof {
     struct ms_buffer samples;                   /* encoded */

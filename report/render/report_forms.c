@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.txt and report.json as forms: the report of one process, or the merged one of several. */
 #include "report/render/forms.h"
-#include "report/render/json_report.h"
-#include "report/render/text_report.h"
+#include "report/render/json/report.h"
+#include "report/render/text/report.h"
 
 void ms_form_text(struct ms_forms *forms, const struct ms_model *model,
                   const struct ms_merged *merged)

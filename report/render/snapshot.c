@@ -11,7 +11,7 @@
 #include "report/model/snapshot.h"
 #include "report/render/encodings/pickle.h"
 #include "report/render/forms.h"
-#include "report/render/frame_table.h"
+#include "report/symbols/frame_table.h"
 
 #define WHY_BYTES   (PATH_MAX + 512)
 #define LARGE_BYTES (UINT64_C(1) << 20) /* PyTorch's own limit between small and large segments */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "report/model/site_rows.h"
-#include "report/render/json_parts.h"
+#include "report/render/json/parts.h"
 
 #define FEWEST_HOLDINGS 10
 #define COARSEST        16 /* with room for less than 1/n of it, all is left out */

@@ -7,7 +7,7 @@
 
 #include "allocator/base/json.h"
 #include "report/model/model.h"
-#include "report/render/frame_table.h"
+#include "report/symbols/frame_table.h"
 
 /* Members of a page's process: surveys, one for each device (empty without a survey), and
  * more_sites, which they name. `scale`: write 1/scale of the usual amounts; none if that is too few

@@ -11,7 +11,7 @@
 #include "allocator/base/buffer.h"
 #include "report/model/model.h"
 #include "report/model/survey/take.h"
-#include "report/render/merged.h"
+#include "report/render/merged/merged.h"
 
 struct ms_forms;
 

@@ -9,7 +9,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
-#include "report/render/json_report.h"
+#include "report/render/json/report.h"
 #include "shim/cli/top/top.h"
 
 /* --- numbers ---------------------------------------------------------------------------------- */

@@ -26,7 +26,7 @@
 #include "report/render/commands/diff.h"
 #include "report/render/commands/replay.h"
 #include "report/render/forms.h"
-#include "report/render/merged.h"
+#include "report/render/merged/merged.h"
 #include "sparse.h"
 
 #define MOST_OPERATIONS 200 /* of a replay: it is not what is tried here */

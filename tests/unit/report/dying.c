@@ -6,7 +6,7 @@
 
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
-#include "report/render/answer.h"
+#include "report/render/text/answer.h"
 #include "report/trace/encoding.h"
 
 ms_trace_t *trace;

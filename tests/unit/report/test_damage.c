@@ -10,8 +10,8 @@
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
 #include "report/render/formats.h"
-#include "report/render/json_report.h"
-#include "report/render/text_report.h"
+#include "report/render/json/report.h"
+#include "report/render/text/report.h"
 #include "report/trace/format.h"
 #include "synthetic.h"
 

@@ -8,7 +8,7 @@
 #include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "report/model/verdict/verdict_report.h"
-#include "report/render/answer.h"
+#include "report/render/text/answer.h"
 #include "synthetic.h"
 
 #define PARAMETERS  (16 * MIB)

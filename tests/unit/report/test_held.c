@@ -5,7 +5,7 @@
 #include "dying.h"
 #include "report/model/verdict/held_lines.h"
 #include "report/model/verdict/held_way.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 
 TestSuite(held, .init = begin, .fini = end);
 

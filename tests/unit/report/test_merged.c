@@ -6,7 +6,7 @@
 
 #include "report/model/reading/read_model.h"
 #include "report/read/traces.h"
-#include "report/render/merged.h"
+#include "report/render/merged/merged.h"
 #include "synthetic.h"
 
 static const char *folder;

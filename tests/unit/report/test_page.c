@@ -9,9 +9,9 @@
 #include "report/model/survey/take.h"
 #include "report/read/traces.h"
 #include "report/render/formats.h"
-#include "report/render/frame_table.h"
-#include "report/render/json_report.h"
-#include "report/render/merged.h"
+#include "report/render/json/report.h"
+#include "report/render/merged/merged.h"
+#include "report/symbols/frame_table.h"
 #include "synthetic.h"
 
 #define LONG_NAME 20000

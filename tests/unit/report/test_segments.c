@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "dying.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 
 TestSuite(segments, .init = begin_unseen, .fini = end);
 

@@ -12,8 +12,8 @@
 #include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
 #include "report/render/formats.h"
-#include "report/render/json_report.h"
-#include "report/render/text_report.h"
+#include "report/render/json/report.h"
+#include "report/render/text/report.h"
 #include "synthetic.h"
 
 static struct ms_model *must_read(const char *path)

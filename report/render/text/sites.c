@@ -6,7 +6,7 @@
 #include "allocator/base/units.h"
 #include "report/model/site_rows.h"
 #include "report/model/step_of.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 
 #define LISTED_LINES 12
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One report of several processes: the ranks of a run side by side, the first to die, the one that
  * stands out. Models are read one after the other, so that many ranks need little memory. */
-#ifndef MEMSHIM_REPORT_RENDER_MERGED_H
-#define MEMSHIM_REPORT_RENDER_MERGED_H
+#ifndef MEMSHIM_REPORT_RENDER_MERGED_MERGED_H
+#define MEMSHIM_REPORT_RENDER_MERGED_MERGED_H
 
 #include <stdbool.h>
 #include <stddef.h>

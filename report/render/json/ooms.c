@@ -6,7 +6,7 @@
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
 #include "report/model/verdict/verdict_report.h"
-#include "report/render/json_parts.h"
+#include "report/render/json/parts.h"
 #include "report/trace/verdict_rule.h"
 
 /* Other processes with memory on the device; null: NVML had no list. */

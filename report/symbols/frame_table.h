@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps every frame once, by number, for documents whose stacks share most of their frames. */
-#ifndef MEMSHIM_REPORT_RENDER_FRAME_TABLE_H
-#define MEMSHIM_REPORT_RENDER_FRAME_TABLE_H
+#ifndef MEMSHIM_REPORT_SYMBOLS_FRAME_TABLE_H
+#define MEMSHIM_REPORT_SYMBOLS_FRAME_TABLE_H
 
 #include <stddef.h>
 

@@ -8,7 +8,7 @@
 #include "allocator/base/buffer.h"
 #include "allocator/base/json.h"
 #include "report/model/model.h"
-#include "report/render/frame_table.h"
+#include "report/symbols/frame_table.h"
 
 void ms_format_json(const struct ms_model *model, struct ms_buffer *out);
 

@@ -2,7 +2,7 @@
 /* The report of several processes as JSON. */
 #include <string.h>
 
-#include "report/render/merged.h"
+#include "report/render/merged/merged.h"
 
 #define SCHEMA "memshim-run-report/1"
 

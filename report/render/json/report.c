@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.json as a whole. Its larger parts are in json_parts.h. */
-#include "report/render/json_report.h"
+/* report.json as a whole. Its larger parts are in parts.h. */
+#include "report/render/json/report.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
-#include "report/render/answer.h"
-#include "report/render/json_parts.h"
+#include "report/render/json/parts.h"
+#include "report/render/text/answer.h"
 #include "report/symbols/symbols.h"
 
 #define SCHEMA "memshim-report/1"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Results over several processes of a run: which ran out of memory first, and which stands out. */
-#include "report/render/merged.h"
+#include "report/render/merged/merged.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/model/site_rows.h"
-#include "report/render/json_report.h"
-#include "report/render/text_parts.h"
+#include "report/render/json/report.h"
+#include "report/render/text/parts.h"
 
 #define MOST_HOLDINGS 64 /* of a process: the largest */
 

@@ -7,7 +7,7 @@
 #include "report/model/verdict/held_lines.h"
 #include "report/model/verdict/leaks.h"
 #include "report/model/verdict/verdict_report.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 
 /* A checkpoint is still live beside its copy, if it was loaded with */
 #define LOADED_PARTS 8u /* 1/n of live memory or more, and */

@@ -7,7 +7,7 @@
 #include "report/model/site_rows.h"
 #include "report/model/verdict/held_lines.h"
 #include "report/model/verdict/held_way.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 #include "report/symbols/stacks_roles.h"
 
 #define HOLDERS 3

@@ -11,7 +11,7 @@
 #include "report/model/verdict/verdict_report.h"
 #include "report/model/verdict/what_if.h"
 #include "report/read/batch.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 
 #define HOLDERS 3
 #define NAMES   32

@@ -4,7 +4,7 @@
 
 #include "allocator/base/units.h"
 #include "report/model/site_rows.h"
-#include "report/render/json_parts.h"
+#include "report/render/json/parts.h"
 
 #define MOST_TAG_DEPTH 64
 #define MOST_STEPS     1000 /* steps with listed times */

@@ -5,7 +5,7 @@
 #include "allocator/base/units.h"
 #include "report/model/site_rows.h"
 #include "report/model/verdict/leaks.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 #include "report/symbols/stacks_roles.h"
 
 #define CALLERS 3

@@ -3,7 +3,7 @@
 #include "allocator/base/units.h"
 #include "report/model/site_rows.h"
 #include "report/model/survey.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 
 #define WORTH_CALLS 8u /* fewer are not worth a line */
 #define LINES       3u

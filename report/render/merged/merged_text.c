@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "allocator/base/units.h"
-#include "report/render/merged.h"
+#include "report/render/merged/merged.h"
 
 /* "rank 3", or the folder's name without a rank. */
 static void add_name(const struct ms_rank *rank, struct ms_buffer *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.txt: its head, its parts in order, and the notes at its end. */
-#include "report/render/text_report.h"
+#include "report/render/text/report.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "report/model/site_rows.h"
 #include "report/model/verdict/verdict_report.h"
 #include "report/model/verdict/what_if.h"
-#include "report/render/answer.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/answer.h"
+#include "report/render/text/parts.h"
 #include "report/symbols/symbols.h"
 
 #define LISTED_OOMS 10

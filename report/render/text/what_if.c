@@ -4,7 +4,7 @@
 
 #include "allocator/base/units.h"
 #include "report/model/verdict/what_if.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 #include "report/trace/verdict_rule.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The answer, as lines of text and as JSON. The JSON is made from the text, so the two cannot
  * differ. */
-#include "report/render/answer.h"
+#include "report/render/text/answer.h"
 
 #include <string.h>
 
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 
 #define INDENT 9 /* blanks and word before a line's text */
 

@@ -3,7 +3,7 @@
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
 #include "report/model/moved_lines.h"
-#include "report/render/text_parts.h"
+#include "report/render/text/parts.h"
 
 #define LISTED_SITES 8
 #define WORTH_SAYING 100u /* less than 1/n of live memory slows nobody */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The answer of a report, made in one place: the first lines of report.txt, and a member of
  * report.json, which the page shows. */
-#ifndef MEMSHIM_REPORT_RENDER_ANSWER_H
-#define MEMSHIM_REPORT_RENDER_ANSWER_H
+#ifndef MEMSHIM_REPORT_RENDER_TEXT_ANSWER_H
+#define MEMSHIM_REPORT_RENDER_TEXT_ANSWER_H
 
 #include "allocator/base/buffer.h"
 #include "allocator/base/json.h"

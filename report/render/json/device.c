@@ -7,7 +7,7 @@
 #include "report/model/moved_lines.h"
 #include "report/model/verdict/held_lines.h"
 #include "report/model/verdict/what_if.h"
-#include "report/render/json_parts.h"
+#include "report/render/json/parts.h"
 
 #define LISTED_MOVED_SITES  20
 #define LISTED_PINNED_SITES 20

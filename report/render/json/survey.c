@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.json: results of the survey. */
 #include "allocator/base/units.h"
-#include "report/render/json_parts.h"
+#include "report/render/json/parts.h"
 
 #define LISTED_TEMPORARIES 20
 #define MILLIONTHS         1e6

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.json: the memory that would have been enough. */
-#include "allocator/base/units.h"
 #include "report/model/verdict/what_if.h"
-#include "report/render/json_parts.h"
+#include "allocator/base/units.h"
+#include "report/render/json/parts.h"
 
 static void add_fraction(struct ms_json *json, const char *key, uint64_t cap_bytes,
                          uint64_t device_bytes)

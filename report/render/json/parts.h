@@ -9,9 +9,9 @@
 #include "allocator/base/json.h"
 #include "report/model/ledger.h"
 #include "report/model/model.h"
-#include "report/render/json_report.h"
+#include "report/render/json/report.h"
 
-/* ---- json_report.c ---- */
+/* ---- report.c ---- */
 
 /* A text; null if it is empty. */
 void ms_json_add_optional(struct ms_json *json, const char *key, const char *text);
@@ -19,13 +19,13 @@ void ms_json_add_optional(struct ms_json *json, const char *key, const char *tex
 /* The member `ledger`: the holders of memory at one moment. */
 void ms_json_add_ledger(struct ms_json *json, const struct ms_ledger_row *rows, size_t count);
 
-/* ---- json_device.c: the row of a device in `devices`. index: its CUDA ordinal. */
+/* ---- device.c: the row of a device in `devices`. index: its CUDA ordinal. */
 void ms_json_add_device(struct ms_json *json, const struct ms_model *model, int index);
 
-/* ---- json_ooms.c: the member `oom_events`, the last `most` of them. */
+/* ---- ooms.c: the member `oom_events`, the last `most` of them. */
 void ms_json_add_ooms(struct ms_json *json, const struct ms_model *model, size_t most);
 
-/* ---- json_survey.c: results of the survey (report/model/survey); null: there is none. */
+/* ---- survey.c: results of the survey (report/model/survey); null: there is none. */
 
 /* Of a device: slope, growth, headroom, histogram, temporary. */
 void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int device);
@@ -33,7 +33,7 @@ void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int 
 /* Of the out-of-memory of that index: kinds. */
 void ms_json_add_oom_kinds(struct ms_json *json, const struct ms_model *model, size_t index);
 
-/* ---- json_sites.c ---- */
+/* ---- sites.c ---- */
 
 /* Members: call_sites (the largest of each device, and the rest of them as one), attribution,
  * kinds, sampling, tags, steps. */
@@ -53,7 +53,7 @@ void ms_json_add_site_line(struct ms_json *json, const char *key, const struct m
 void ms_json_add_site_name(struct ms_json *json, const struct ms_model *model, int device,
                            uint32_t site, struct ms_frame_table *table);
 
-/* ---- json_what_if.c: results of what-if (report/model/verdict/what_if.h) ---- */
+/* ---- what_if.c: results of what-if (report/model/verdict/what_if.h) ---- */
 
 /* The member what_if. */
 void ms_what_if_json(struct ms_json *json, const struct ms_model *model);

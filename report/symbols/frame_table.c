@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers frames, so that a document writes each of them once. */
-#include "report/render/frame_table.h"
+#include "report/symbols/frame_table.h"
 
 #include <stdint.h>
 #include <string.h>
