@@ -15,10 +15,7 @@
 #include "shim/device/addresses/reach.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
-#include "shim/device/device_group.h"
-#include "shim/device/driver_ops.h"
 #include "shim/device/graph_memory.h"
-#include "shim/device/group_thread.h"
 #include "shim/device/host_access.h"
 #include "shim/device/ledger.h"
 #include "shim/device/mempools.h"
@@ -126,12 +123,12 @@ static CUresult furnish(struct ms_device *device)
     const struct ms_options *options = ms_options();
     uint64_t cap_bytes =
         ms_options_cap_bytes(options, device->ordinal, device->total_bytes, &device->fraction_ppb);
-    CUresult result = ms_driver_ops_init(device);
+    CUresult result = ms_device_policy()->operations(device);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     ms_budget_init(&device->budget, cap_bytes);
-    ms_device_group_join(device);
+    ms_device_policy()->group_join(device);
     find_limits(device);
     atomic_store(&device->rise_bytes, 1); /* so that the first sample is taken */
     atomic_store(&device->sample_bytes, 1);
@@ -185,7 +182,7 @@ static CUresult make(int ordinal, struct ms_device **out)
         result = furnish(device);
     }
     if (result != CUDA_SUCCESS) {
-        ms_device_group_leave(device);
+        ms_device_policy()->group_leave(device);
         free(device);
         return result;
     }
@@ -234,7 +231,7 @@ static CUresult make_known(int ordinal, struct ms_device **out)
     struct ms_device *device = NULL;
     CUresult result = make(ordinal, &device);
     if (device) {
-        ms_group_thread_start(device);
+        ms_device_policy()->group_attend(device);
         ms_sites_prepare();
         ms_session_device(ordinal, device->name, device->uuid, device->total_bytes,
                           atomic_load(&device->budget.cap_bytes));
@@ -394,9 +391,10 @@ static bool room_and_charge(struct ms_device *device, enum ms_owner owner, uint6
 static bool ask_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
                            bool may_wait)
 {
+    const struct ms_device_policy *policy = ms_device_policy();
     bool charged =
-        ms_device_group_ask(device, bytes) && ms_budget_charge(&device->budget, owner, bytes);
-    return charged || (may_wait && ms_device_group_ask_spill(device, bytes, true) &&
+        policy->group_ask(device, bytes) && ms_budget_charge(&device->budget, owner, bytes);
+    return charged || (may_wait && policy->group_ask_spill(device, bytes, true) &&
                        ms_budget_charge(&device->budget, owner, bytes));
 }
 

@@ -132,9 +132,17 @@ CUresult ms_device_use(int ordinal, struct ms_device **out);
 /* The device of the current context; null if there is none. */
 struct ms_device *ms_device_current(void);
 
-/* The decisions of the rooms above about devices (shim/policy). Called seldom: when a device is
- * made, and when its memory runs short. */
+/* What the rooms above do for devices, and decide about them (shim/policy). Called seldom: when a
+ * device is made, and when its memory runs short. */
 struct ms_device_policy {
+    /* The driver's table of device operations (driver_ops.h). */
+    CUresult (*operations)(struct ms_device *device);
+    /* A cap that several processes share (device_group.h, group_thread.h). */
+    void (*group_join)(struct ms_device *device);
+    void (*group_leave)(struct ms_device *device);
+    void (*group_attend)(struct ms_device *device);
+    bool (*group_ask)(struct ms_device *device, uint64_t bytes);
+    bool (*group_ask_spill)(struct ms_device *device, uint64_t bytes, bool any);
     /* A device is about to be used. */
     void (*device_used)(void);
     /* Completes the configuration of the device's pool, and the device operations. */

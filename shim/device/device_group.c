@@ -11,7 +11,6 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "shim/device/group_thread.h"
-#include "shim/device/nvml.h"
 #include "shim/group/file.h"
 #include "shim/group/request.h"
 #include "shim/process/fork.h"

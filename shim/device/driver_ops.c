@@ -6,6 +6,7 @@
 
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
+#include "shim/device/fences.h"
 #include "shim/device/reservations.h"
 #include "shim/device/standstill.h"
 #include "shim/driver/driver.h"

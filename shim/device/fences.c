@@ -10,6 +10,8 @@
  * lives on. That is later than needed, never too early.
  *
  * The heir of a context covers the work of its destroyed streams (heirs.h). */
+#include "shim/device/fences.h"
+
 #include <stdlib.h>
 #include <time.h>
 
@@ -18,7 +20,6 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
-#include "shim/device/driver_ops.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 

@@ -16,7 +16,7 @@
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/device.h"
-#include "shim/device/driver_ops.h"
+#include "shim/device/fences.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/gate.h"

@@ -7,7 +7,7 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/device/context.h"
 #include "shim/device/device_group.h"
-#include "shim/device/driver_ops.h"
+#include "shim/device/fences.h"
 #include "shim/device/green.h"
 #include "shim/device/ledger.h"
 #include "shim/device/overhead.h"

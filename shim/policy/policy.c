@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of this room's decisions about devices (shim/device/device.h). */
+/* The table of what is done for devices and decided about them (shim/device/device.h). */
 #include "shim/policy/policy.h"
 
 #include "shim/device/device.h"
+#include "shim/device/device_group.h"
+#include "shim/device/driver_ops.h"
+#include "shim/device/group_thread.h"
 #include "shim/policy/heat.h"
 #include "shim/policy/parameters.h"
 #include "shim/policy/spill.h"
@@ -25,6 +28,12 @@ static void configure(struct ms_device *device, struct ms_pool_config *config)
 void ms_policy_install(void)
 {
     static const struct ms_device_policy policy = {
+        .operations = ms_driver_ops_init,
+        .group_join = ms_device_group_join,
+        .group_leave = ms_device_group_leave,
+        .group_attend = ms_group_thread_start,
+        .group_ask = ms_device_group_ask,
+        .group_ask_spill = ms_device_group_ask_spill,
         .device_used = ms_status_begin,
         .configure = configure,
         .short_of_memory = ms_heat_begin,

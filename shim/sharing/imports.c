@@ -9,7 +9,7 @@
 #include "allocator/base/cancel.h"
 #include "allocator/base/ids.h"
 #include "allocator/base/locks/lock.h"
-#include "shim/device/driver_ops.h"
+#include "shim/device/fences.h"
 #include "shim/device/reservations.h"
 #include "shim/driver/driver.h"
 #include "shim/process/log.h"
