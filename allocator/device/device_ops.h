@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of device operations, through which alone the pool reaches a device.
  *
- * Two tables exist: the real driver's (shim/device/driver_ops.c) and the dry device's
+ * Two tables exist: the real driver's (shim/device/operations/driver_ops.c) and the dry device's
  * (allocator/device/dry.h). Every operation may be called from any thread and may block, unless its
  * comment says that it does not; the pool calls none of those that may block while it holds its
  * state lock. Operations keep nothing on failure: a call that does not return MS_OK has changed

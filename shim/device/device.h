@@ -55,7 +55,8 @@ struct ms_device {
     uint64_t fraction_ppb; /* that gave the cap; 0 if a limit in bytes did */
 
     struct ms_budget budget;
-    ms_group_t *group; /* whose cap applies; null: this process has its own (device_group.h) */
+    ms_group_t *group;              /* whose cap applies; null: this process has its own
+                                      (shim/device/group) */
     struct ms_budget_lender lender; /* the group's */
     struct ms_device_ops ops;
     ms_pool_t *pool; /* null with MEMSHIM_POOL=off */
@@ -135,9 +136,9 @@ struct ms_device *ms_device_current(void);
 /* What the rooms above do for devices, and decide about them (shim/policy). Called seldom: when a
  * device is made, and when its memory runs short. */
 struct ms_device_policy {
-    /* The driver's table of device operations (driver_ops.h). */
+    /* The driver's table of device operations (shim/device/operations). */
     CUresult (*operations)(struct ms_device *device);
-    /* A cap that several processes share (device_group.h, group_thread.h). */
+    /* A cap that several processes share (shim/device/group). */
     void (*group_join)(struct ms_device *device);
     void (*group_leave)(struct ms_device *device);
     void (*group_attend)(struct ms_device *device);

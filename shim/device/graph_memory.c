@@ -7,10 +7,10 @@
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/cancel.h"
 #include "allocator/base/locks/lock.h"
+#include "shim/device/addresses/ledger.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/device.h"
-#include "shim/device/ledger.h"
 #include "shim/driver/driver.h"
 
 #define LEVELS_MAX 8 /* of child graphs in child graphs */

@@ -9,8 +9,8 @@
 #include <sys/utsname.h>
 
 #include "allocator/base/units.h"
-#include "shim/device/nvml.h"
 #include "shim/driver/driver.h"
+#include "shim/driver/nvml.h"
 #include "shim/process/log.h"
 #include "shim/process/probe.h"
 #include "shim/tables/host_bytes.h"

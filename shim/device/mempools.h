@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shim/device/addresses/ledger.h"
 #include "shim/device/device.h"
-#include "shim/device/ledger.h"
 
 /* The list is walked without a lock, so a record is never freed. A destroyed pool's record is used
  * again once none of its blocks is left and so many other pools were destroyed that no thread which

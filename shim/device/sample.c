@@ -9,8 +9,8 @@
 
 #include "allocator/base/containers/pages.h"
 #include "shim/device/capture.h"
-#include "shim/device/nvml.h"
 #include "shim/device/overhead.h"
+#include "shim/driver/nvml.h"
 #include "shim/process/session.h"
 
 #define LISTED_MAX 64u

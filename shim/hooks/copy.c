@@ -5,7 +5,7 @@
 
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
-#include "shim/device/fences.h"
+#include "shim/device/operations/fences.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/gate.h"
 #include "shim/hooks/detour.h"

@@ -2,10 +2,10 @@
 /* Calls in which the driver takes device memory by itself. They are measured and charged to the
  * context. If the driver ran out of memory and the pool could give some back, they are tried once
  * more. */
+#include "shim/device/addresses/ledger.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/graph_memory.h"
-#include "shim/device/ledger.h"
 #include "shim/device/overhead.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/gate.h"

@@ -3,7 +3,7 @@
 #include "allocator/base/arithmetic.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
-#include "shim/device/fences.h"
+#include "shim/device/operations/fences.h"
 #include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/forwarding.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions about an address. For the pool's memory the answer is about the block, and for one of
  * PyTorch's pages about the page: the driver knows only the mappings behind them, or none. */
+#include "shim/device/addresses/reservations.h"
 #include "shim/device/context.h"
 #include "shim/device/mempools.h"
-#include "shim/device/reservations.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/host_blocks.h"
 #include "shim/policy/proxies.h"

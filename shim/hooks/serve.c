@@ -2,8 +2,8 @@
 /* Reports of frameworks that a piece of their memory becomes or ceases to be a tensor. */
 #include <stdatomic.h>
 
+#include "shim/device/addresses/ledger.h"
 #include "shim/device/device.h"
-#include "shim/device/ledger.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/heat.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses that the program reserves by itself, and access to what is mapped there. */
 
-#include "shim/device/reservations.h"
+#include "shim/device/addresses/reservations.h"
+#include "shim/device/device.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/oom.h"
 #include "shim/policy/proxies.h"

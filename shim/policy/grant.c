@@ -6,7 +6,7 @@
 
 #include "allocator/base/clock.h"
 #include "shim/device/capture.h"
-#include "shim/device/device_group.h"
+#include "shim/device/group/device_group.h"
 #include "shim/device/mempools.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"

@@ -4,9 +4,9 @@
 #ifndef MEMSHIM_SHIM_POLICY_GRANT_H
 #define MEMSHIM_SHIM_POLICY_GRANT_H
 
+#include "shim/device/addresses/ledger.h"
 #include "shim/device/context.h"
 #include "shim/device/device.h"
-#include "shim/device/ledger.h"
 
 /* Allocates a block of the device's pool, which must exist. Returns the error that the real call
  * would give. An out-of-memory of the device has been recorded. */

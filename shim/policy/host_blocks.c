@@ -5,7 +5,7 @@
 
 #include "allocator/base/units.h"
 #include "shim/device/capture.h"
-#include "shim/device/fences.h"
+#include "shim/device/operations/fences.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/policy/grant.h"

@@ -4,9 +4,9 @@
 #ifndef MEMSHIM_SHIM_POLICY_HOST_BLOCKS_H
 #define MEMSHIM_SHIM_POLICY_HOST_BLOCKS_H
 
+#include "shim/device/addresses/ledger.h"
 #include "shim/device/context.h"
 #include "shim/device/device.h"
-#include "shim/device/ledger.h"
 
 /* Allocates managed memory that prefers the host, otherwise pinned host memory, in the current
  * context. False: the device has neither, or MEMSHIM_SPILL_LIMIT is reached. site: the call site

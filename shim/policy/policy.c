@@ -3,9 +3,9 @@
 #include "shim/policy/policy.h"
 
 #include "shim/device/device.h"
-#include "shim/device/device_group.h"
-#include "shim/device/driver_ops.h"
-#include "shim/device/group_thread.h"
+#include "shim/device/group/device_group.h"
+#include "shim/device/group/group_thread.h"
+#include "shim/device/operations/driver_ops.h"
 #include "shim/policy/heat.h"
 #include "shim/policy/parameters.h"
 #include "shim/policy/spill.h"

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shim/device/addresses/reservations.h"
 #include "shim/device/device.h"
-#include "shim/device/reservations.h"
 
 /* The device whose pool will back a page with these properties, created by the present call; null
  * if the driver is to create it. */

@@ -97,7 +97,7 @@ static void read_devices(struct ms_doctor_facts *facts, int unused)
 
 /* --- with a context --------------------------------------------------------------------------- */
 
-/* The pool's own chunks ask for it, if it works (shim/device/driver_ops.c). */
+/* The pool's own chunks ask for it, if it works (shim/device/operations/driver_ops.c). */
 static uint8_t try_rdma(CUdevice handle, size_t granule)
 {
     const struct ms_cli_driver *driver = &ms_cli_driver;

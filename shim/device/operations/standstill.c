@@ -5,7 +5,7 @@
  * which the rest ends. If it does not end, it may depend on a thread that waits at the gate. So the
  * gate opens again for about as long, and then closes for twice the time, because threads that
  * queue work all the time would never let it drain. */
-#include "shim/device/standstill.h"
+#include "shim/device/operations/standstill.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/device.h"
-#include "shim/device/fences.h"
+#include "shim/device/operations/fences.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/gate.h"

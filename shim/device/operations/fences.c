@@ -10,7 +10,7 @@
  * lives on. That is later than needed, never too early.
  *
  * The heir of a context covers the work of its destroyed streams (heirs.h). */
-#include "shim/device/fences.h"
+#include "shim/device/operations/fences.h"
 
 #include <stdlib.h>
 #include <time.h>

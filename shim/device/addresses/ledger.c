@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger: sharded hash tables, so that threads on different addresses rarely contend. */
-#include "shim/device/ledger.h"
+#include "shim/device/addresses/ledger.h"
 
 #include "allocator/base/containers/table.h"
 #include "allocator/base/locks/lock.h"

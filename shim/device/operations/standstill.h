@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device at a standstill, and copies meanwhile: the device operations halt, resume, copy and
  * copy_wait (allocator/device/device_ops.h), and what the whole process must know of them. */
-#ifndef MEMSHIM_SHIM_DEVICE_STANDSTILL_H
-#define MEMSHIM_SHIM_DEVICE_STANDSTILL_H
+#ifndef MEMSHIM_SHIM_DEVICE_OPERATIONS_STANDSTILL_H
+#define MEMSHIM_SHIM_DEVICE_OPERATIONS_STANDSTILL_H
 
 #include "allocator/device/device_ops.h"
 

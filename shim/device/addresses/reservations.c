@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of the application's address reservations, with the access given to each. */
-#include "shim/device/reservations.h"
+#include "shim/device/addresses/reservations.h"
 
 #include <string.h>
 
 #include "allocator/base/locks/lock.h"
 #include "shim/device/addresses/ranges.h"
 #include "shim/device/addresses/reach.h"
+#include "shim/tables/options.h"
 
 static struct ms_ranges all MS_GUARDED_BY(*MS_LOCK(RESERVATIONS)) = {
     .entry_bytes = sizeof(struct ms_reservation)};

@@ -4,8 +4,8 @@
  * Each live forwarded allocation and each pinned host range has one grant here; the pool knows its
  * own blocks. A grant has its device, its charge, and the context or memory pool that it lives
  * with. Thread-safe; short locks, no device calls. */
-#ifndef MEMSHIM_SHIM_DEVICE_LEDGER_H
-#define MEMSHIM_SHIM_DEVICE_LEDGER_H
+#ifndef MEMSHIM_SHIM_DEVICE_ADDRESSES_LEDGER_H
+#define MEMSHIM_SHIM_DEVICE_ADDRESSES_LEDGER_H
 
 #include <stdbool.h>
 #include <stddef.h>

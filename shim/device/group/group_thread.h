@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member's thread. It gives what other members ask for, whatever the program's own threads do. */
-#ifndef MEMSHIM_SHIM_DEVICE_GROUP_THREAD_H
-#define MEMSHIM_SHIM_DEVICE_GROUP_THREAD_H
+#ifndef MEMSHIM_SHIM_DEVICE_GROUP_GROUP_THREAD_H
+#define MEMSHIM_SHIM_DEVICE_GROUP_GROUP_THREAD_H
 
 #include <stdint.h>
 

@@ -4,7 +4,7 @@
  *
  * The pool counts time in allocations, which other processes cannot compare. So this notes from
  * time to time how many allocations there were at which moment. */
-#include "shim/device/group_thread.h"
+#include "shim/device/group/group_thread.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real driver's table of device operations (allocator/device/device_ops.h). */
-#ifndef MEMSHIM_SHIM_DEVICE_DRIVER_OPS_H
-#define MEMSHIM_SHIM_DEVICE_DRIVER_OPS_H
+#ifndef MEMSHIM_SHIM_DEVICE_OPERATIONS_DRIVER_OPS_H
+#define MEMSHIM_SHIM_DEVICE_OPERATIONS_DRIVER_OPS_H
 
 #include "shim/device/device.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks and addresses, through the driver's virtual memory management. */
-#include "shim/device/driver_ops.h"
+#include "shim/device/operations/driver_ops.h"
 
 #include <string.h>
 
+#include "shim/device/addresses/reservations.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
-#include "shim/device/fences.h"
-#include "shim/device/reservations.h"
-#include "shim/device/standstill.h"
+#include "shim/device/operations/fences.h"
+#include "shim/device/operations/standstill.h"
 #include "shim/driver/driver.h"
 #include "shim/process/log.h"
 #include "shim/tables/host_bytes.h"

@@ -2,8 +2,8 @@
 /* What the driver interface cannot say: how much of a device is in use while this process has no
  * context on it, and the driver's own version. NVML says it. It is loaded at its first use, for
  * memshim alone. */
-#ifndef MEMSHIM_SHIM_DEVICE_NVML_H
-#define MEMSHIM_SHIM_DEVICE_NVML_H
+#ifndef MEMSHIM_SHIM_DRIVER_NVML_H
+#define MEMSHIM_SHIM_DRIVER_NVML_H
 
 #include <stdbool.h>
 #include <stddef.h>

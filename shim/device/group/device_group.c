@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The group lends to the device's budget. */
-#include "shim/device/device_group.h"
+#include "shim/device/group/device_group.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/units.h"
-#include "shim/device/group_thread.h"
+#include "shim/device/group/group_thread.h"
 #include "shim/group/file.h"
 #include "shim/group/request.h"
 #include "shim/process/fork.h"

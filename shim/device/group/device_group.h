@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device whose cap is shared with other processes of the run, or of a named group. */
-#ifndef MEMSHIM_SHIM_DEVICE_DEVICE_GROUP_H
-#define MEMSHIM_SHIM_DEVICE_DEVICE_GROUP_H
+#ifndef MEMSHIM_SHIM_DEVICE_GROUP_DEVICE_GROUP_H
+#define MEMSHIM_SHIM_DEVICE_GROUP_DEVICE_GROUP_H
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
  * nvmlDeviceGetMemoryInfo, nvmlDeviceGetHandleByUUID, nvmlSystemGetDriverVersion,
  * nvmlDeviceGetComputeRunningProcesses_v3, nvmlDeviceGetGraphicsRunningProcesses_v3,
  * nvmlDeviceGetMemoryLimits_v1), because the toolkit's headers may lack nvml.h. */
-#include "shim/device/nvml.h"
+#include "shim/driver/nvml.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fences, and other waits for a device's work. */
-#ifndef MEMSHIM_SHIM_DEVICE_FENCES_H
-#define MEMSHIM_SHIM_DEVICE_FENCES_H
+#ifndef MEMSHIM_SHIM_DEVICE_OPERATIONS_FENCES_H
+#define MEMSHIM_SHIM_DEVICE_OPERATIONS_FENCES_H
 
 #include "shim/device/context.h"
 #include "shim/device/device.h"

@@ -4,13 +4,16 @@
  * Access is kept by reservation, not by mapping: memory that is mapped later behind accessible
  * addresses gets the same access. Thread-safe, no device calls; no other lock is taken under its
  * lock. */
-#ifndef MEMSHIM_SHIM_DEVICE_RESERVATIONS_H
-#define MEMSHIM_SHIM_DEVICE_RESERVATIONS_H
+#ifndef MEMSHIM_SHIM_DEVICE_ADDRESSES_RESERVATIONS_H
+#define MEMSHIM_SHIM_DEVICE_ADDRESSES_RESERVATIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "shim/device/device.h"
+#include "shim/tables/cuda_api.h"
+
+struct ms_device;
 
 /* Bit d: of device d. A device that is in none of them was never named. */
 struct ms_access {
