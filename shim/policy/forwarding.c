@@ -11,8 +11,8 @@
 #include "shim/driver/caller.h"
 #include "shim/driver/elf.h"
 #include "shim/process/guard.h"
-#include "shim/sites/native.h"
-#include "shim/sites/python.h"
+#include "shim/sites/native/native.h"
+#include "shim/sites/python/python.h"
 #include "shim/tables/options.h"
 
 /* NCCL as a library of its own. Searched again only after libraries were loaded. */

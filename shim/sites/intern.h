@@ -12,8 +12,8 @@
 
 #include "allocator/base/locks/lock.h"
 #include "report/write/writer.h"
-#include "shim/sites/native.h"
-#include "shim/sites/python.h"
+#include "shim/sites/native/native.h"
+#include "shim/sites/python/python.h"
 
 /* The modules of a stack's frames, by frame: ids of MS_DEFINE_MODULE; 0: code made at run time. */
 struct ms_stack_modules {

@@ -7,7 +7,7 @@
 #include "allocator/pool.h"
 #include "report/write/writer.h"
 #include "roads.h"
-#include "shim/sites/native.h"
+#include "shim/sites/native/native.h"
 
 #define GRANULE_BYTES ((uint64_t)2 << 20)
 #define DEVICE_BYTES  ((uint64_t)1 << 40)

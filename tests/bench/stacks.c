@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "shim/sites/native.h"
+#include "shim/sites/native/native.h"
 #include "timing.h"
 
 #define FRAMES   40

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Python asks of shim/sites/python.h through ctypes: preloaded, so that the library has its
- * thread-local memory. */
+/* What Python asks of shim/sites/python/python.h through ctypes: preloaded, so that the library has
+ * its thread-local memory. */
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/sites/native.h"
-#include "shim/sites/python.h"
+#include "shim/sites/native/native.h"
+#include "shim/sites/python/python.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -5,7 +5,7 @@ enable_language(CXX)
 set(native_sources
   native.c native_known.c native_stack.c native_step.c thread_memory.c
   cfi_reader.c cfi_entry.c unwind_library.c unwind_rule.c unwind_tables.c modules.c)
-list(TRANSFORM native_sources PREPEND ${door}/sites/)
+list(TRANSFORM native_sources PREPEND ${door}/sites/native/)
 add_library(native_stacks SHARED ${native_sources} ${door}/driver/elf.c ${door}/driver/next_dlsym.c)
 target_include_directories(native_stacks PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_definitions(native_stacks PUBLIC _GNU_SOURCE)

@@ -2,9 +2,10 @@
 # Python's frames, on an interpreter that a test makes up.
 add_library(fake_python MODULE fake_python.c)
 set_target_properties(fake_python PROPERTIES C_VISIBILITY_PRESET default)
-add_executable(unit_shim_python test_python.c ${door}/sites/python.c ${door}/sites/python_code.c
-               ${door}/sites/python_interpreter.c ${door}/sites/python_known.c ${door}/tables/python_layout.c ${door}/sites/thread_memory.c
-               ${door}/driver/elf.c)
+set(python ${door}/sites/python)
+add_executable(unit_shim_python test_python.c ${python}/python.c ${python}/python_code.c
+               ${python}/python_interpreter.c ${python}/python_known.c ${door}/tables/python_layout.c
+               ${door}/sites/native/thread_memory.c ${door}/driver/elf.c)
 target_compile_definitions(unit_shim_python PRIVATE _GNU_SOURCE)
 target_include_directories(unit_shim_python PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(unit_shim_python PRIVATE ms_allocator criterion ${CMAKE_DL_LIBS})

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "native_frames.h"
-#include "shim/sites/native.h"
+#include "shim/sites/native/native.h"
 
 #define DEPTH 64u
 #define MOST  512

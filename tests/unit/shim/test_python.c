@@ -16,9 +16,9 @@
 
 #include "fake_python.h"
 #include "report/trace/definitions.h"
-#include "shim/sites/native.h"
-#include "shim/sites/python.h"
-#include "shim/sites/python_interpreter.h"
+#include "shim/sites/native/native.h"
+#include "shim/sites/python/python.h"
+#include "shim/sites/python/python_interpreter.h"
 
 #define WORDS 32
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Walks the calling thread's Python frames. */
-#include "shim/sites/python.h"
+#include "shim/sites/python/python.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "report/trace/definitions.h"
-#include "shim/sites/native.h"
-#include "shim/sites/python_interpreter.h"
-#include "shim/sites/python_known.h"
-#include "shim/sites/thread_memory.h"
+#include "shim/sites/native/native.h"
+#include "shim/sites/native/thread_memory.h"
+#include "shim/sites/python/python_interpreter.h"
+#include "shim/sites/python/python_known.h"
 
 /* Frames are read with plain loads once this many stacks in a row were sound. Before that, and
  * after an unsound one, the kernel is asked for each word. */

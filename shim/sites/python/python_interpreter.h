@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CPython of this process. Found once, by the dynamic symbols of the executable or of its
  * libpython, whichever comes first in load order. */
-#ifndef MEMSHIM_SHIM_SITES_PYTHON_INTERPRETER_H
-#define MEMSHIM_SHIM_SITES_PYTHON_INTERPRETER_H
+#ifndef MEMSHIM_SHIM_SITES_PYTHON_PYTHON_INTERPRETER_H
+#define MEMSHIM_SHIM_SITES_PYTHON_PYTHON_INTERPRETER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * A thread's own stack exists as long as the thread. What was once readable, up to the stack's top,
  * stays readable. Of any other stack (an alternate one for signals, a coroutine's) nothing is
  * assumed: the kernel is asked page by page at each capture. */
-#ifndef MEMSHIM_SHIM_SITES_NATIVE_STACK_H
-#define MEMSHIM_SHIM_SITES_NATIVE_STACK_H
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_NATIVE_STACK_H
+#define MEMSHIM_SHIM_SITES_NATIVE_NATIVE_STACK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  *
  * The memory of a thread that ended goes to the next thread that needs some. No destructor marks
  * the end, because making one may allocate, and the first capture may be in a signal handler. */
-#ifndef MEMSHIM_SHIM_SITES_THREAD_MEMORY_H
-#define MEMSHIM_SHIM_SITES_THREAD_MEMORY_H
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_THREAD_MEMORY_H
+#define MEMSHIM_SHIM_SITES_NATIVE_THREAD_MEMORY_H
 
 #include <stdatomic.h>
 #include <stddef.h>

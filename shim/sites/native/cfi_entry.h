@@ -5,7 +5,7 @@
 #ifndef MS_SITES_CFI_ENTRY_H
 #define MS_SITES_CFI_ENTRY_H
 
-#include "shim/sites/cfi_reader.h"
+#include "shim/sites/native/cfi_reader.h"
 
 /* DWARF's register numbers (System V ABI for AMD64, "DWARF Register Number Mapping"). */
 enum { MS_REGISTER_BP = 6, MS_REGISTER_SP = 7, MS_REGISTER_RETURN = 16 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loaded code files: which one an address lies in, and when one is unloaded. */
-#ifndef MEMSHIM_SHIM_SITES_MODULES_H
-#define MEMSHIM_SHIM_SITES_MODULES_H
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_MODULES_H
+#define MEMSHIM_SHIM_SITES_NATIVE_MODULES_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

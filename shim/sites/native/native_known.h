@@ -5,14 +5,14 @@
  * a frame further out is found through it) and by the stack words that a walk would read
  * (native.c). A known stack is that frame and those words, in one array. Comparing them costs a
  * fraction of finding them one by one. */
-#ifndef MEMSHIM_SHIM_SITES_NATIVE_KNOWN_H
-#define MEMSHIM_SHIM_SITES_NATIVE_KNOWN_H
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_NATIVE_KNOWN_H
+#define MEMSHIM_SHIM_SITES_NATIVE_NATIVE_KNOWN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/sites/native.h"
-#include "shim/sites/native_step.h"
+#include "shim/sites/native/native.h"
+#include "shim/sites/native/native_step.h"
 
 #define MS_KNOWN_WORDS  (1u << 16) /* for all known stacks of a thread */
 #define MS_KNOWN_CHAINS 512u

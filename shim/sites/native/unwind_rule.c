@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packs a rule into one word, and caches rules by return address. */
-#include "shim/sites/unwind_rule.h"
+#include "shim/sites/native/unwind_rule.h"
 
 #include <string.h>
 

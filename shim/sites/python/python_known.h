@@ -6,8 +6,8 @@
  * known frame and of all its callers have not changed, the thread has the same stack as before.
  * Comparing takes less than half the time of reading the frames and looking them up. Stacks share
  * the frames that they have in common. */
-#ifndef MEMSHIM_SHIM_SITES_PYTHON_KNOWN_H
-#define MEMSHIM_SHIM_SITES_PYTHON_KNOWN_H
+#ifndef MEMSHIM_SHIM_SITES_PYTHON_PYTHON_KNOWN_H
+#define MEMSHIM_SHIM_SITES_PYTHON_PYTHON_KNOWN_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,14 +5,14 @@
  * pointer before the call) is a fixed distance from rsp or rbp; the return address lies right below
  * it; the caller's rbp is still in its register, or saved at a fixed place. That fits one word, and
  * is cached by return address. */
-#ifndef MEMSHIM_SHIM_SITES_UNWIND_RULE_H
-#define MEMSHIM_SHIM_SITES_UNWIND_RULE_H
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_UNWIND_RULE_H
+#define MEMSHIM_SHIM_SITES_NATIVE_UNWIND_RULE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/sites/modules.h"
+#include "shim/sites/native/modules.h"
 
 enum ms_rule_kind {
     MS_RULE_NONE,      /* no unwind table covers the address */

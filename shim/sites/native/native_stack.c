@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the readable memory around a stack pointer. */
-#include "shim/sites/native_stack.h"
+#include "shim/sites/native/native_stack.h"
 
 #include <errno.h>
 #include <pthread.h>

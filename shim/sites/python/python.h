@@ -4,8 +4,8 @@
  * This takes no lock of Python's, and calls nothing of Python's that could take one. A thread's own
  * frames do not change while it is inside a C call, whether it holds the GIL or not. Supports
  * CPython 3.9 to 3.14; other versions are not guessed. */
-#ifndef MEMSHIM_SHIM_SITES_PYTHON_H
-#define MEMSHIM_SHIM_SITES_PYTHON_H
+#ifndef MEMSHIM_SHIM_SITES_PYTHON_PYTHON_H
+#define MEMSHIM_SHIM_SITES_PYTHON_PYTHON_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the program in .eh_frame that describes the frame at an instruction (DWARF 5, section 6.4),
  * and turns the result into a rule. Supports only what fits a rule. */
-#include "shim/sites/cfi_entry.h"
-#include "shim/sites/unwind_rule.h"
+#include "shim/sites/native/cfi_entry.h"
+#include "shim/sites/native/unwind_rule.h"
 
 #define STATES_MAX 8 /* of DW_CFA_remember_state */
 #define WORD_BYTES 8

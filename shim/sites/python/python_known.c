@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Remembers Python frames and compares them: see python_known.h. */
-#include "shim/sites/python_known.h"
+#include "shim/sites/python/python_known.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of call frame information: fixed, LEB128, encoded pointers. */
-#include "shim/sites/cfi_reader.h"
+#include "shim/sites/native/cfi_reader.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads libunwind, and walks stacks that only its tables describe. */
-#include "shim/sites/unwind_library.h"
+#include "shim/sites/native/unwind_library.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

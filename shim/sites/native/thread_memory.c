@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gives each thread a piece of memory, and reuses those of threads that ended. */
-#include "shim/sites/thread_memory.h"
+#include "shim/sites/native/thread_memory.h"
 
 #include <errno.h>
 #include <stdbool.h>

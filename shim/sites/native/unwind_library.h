@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libunwind, loaded invisibly. If it were linked, or in the global scope, its _Unwind_* functions
  * would replace libgcc's, and break C++ exceptions. */
-#ifndef MEMSHIM_SHIM_SITES_UNWIND_LIBRARY_H
-#define MEMSHIM_SHIM_SITES_UNWIND_LIBRARY_H
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_UNWIND_LIBRARY_H
+#define MEMSHIM_SHIM_SITES_NATIVE_UNWIND_LIBRARY_H
 
 #include <stdbool.h>
 #include <stdint.h>

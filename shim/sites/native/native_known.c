@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of stacks that a thread has met more than once. */
-#include "shim/sites/native_known.h"
+#include "shim/sites/native/native_known.h"
 
 #include <string.h>
 

@@ -5,13 +5,13 @@
  * stack close to the last one is not walked to its end: frames are remembered with their place, and
  * from the first unchanged one on (the same function at the same place, every return address
  * further out still there) the rest is reused. */
-#ifndef MEMSHIM_SHIM_SITES_NATIVE_H
-#define MEMSHIM_SHIM_SITES_NATIVE_H
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_NATIVE_H
+#define MEMSHIM_SHIM_SITES_NATIVE_NATIVE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/sites/native_step.h"
+#include "shim/sites/native/native_step.h"
 #include "shim/tables/options.h"
 
 #include "report/trace/definitions.h"

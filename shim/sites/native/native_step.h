@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stepping from one frame of a stack to the next one out (x86-64). */
-#ifndef MEMSHIM_SHIM_SITES_NATIVE_STEP_H
-#define MEMSHIM_SHIM_SITES_NATIVE_STEP_H
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_NATIVE_STEP_H
+#define MEMSHIM_SHIM_SITES_NATIVE_NATIVE_STEP_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/sites/native_stack.h"
-#include "shim/sites/unwind_rule.h"
+#include "shim/sites/native/native_stack.h"
+#include "shim/sites/native/unwind_rule.h"
 
 /* The state of a walk: registers as in the frame that `address` returns to. */
 struct ms_step_at {

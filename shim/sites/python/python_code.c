@@ -2,8 +2,8 @@
 /* Reads the names of a code object. Every read may fail; nothing here is on the hot path. */
 #include <string.h>
 
-#include "shim/sites/python.h"
-#include "shim/sites/python_interpreter.h"
+#include "shim/sites/python/python.h"
+#include "shim/sites/python/python_interpreter.h"
 
 /* PyASCIIObject.state, of builds with the GIL. */
 #define KIND_SHIFT  2

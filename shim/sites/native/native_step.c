@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps out of one frame by the rule for its return address. */
-#include "shim/sites/native_step.h"
+#include "shim/sites/native/native_step.h"
 
 #include <ucontext.h>
 
-#include "shim/sites/unwind_library.h"
+#include "shim/sites/native/unwind_library.h"
 
 #if defined(__x86_64__)
 

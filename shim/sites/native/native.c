@@ -9,18 +9,18 @@
  * other words; a frame of another kind, and all frames further in, are not remembered. Besides
  * these, a walk depends on the unwind tables: when a library is unloaded, everything is
  * forgotten. */
-#include "shim/sites/native.h"
+#include "shim/sites/native/native.h"
 
 #include <elf.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "shim/sites/modules.h"
-#include "shim/sites/native_known.h"
-#include "shim/sites/native_step.h"
-#include "shim/sites/thread_memory.h"
-#include "shim/sites/unwind_library.h"
+#include "shim/sites/native/modules.h"
+#include "shim/sites/native/native_known.h"
+#include "shim/sites/native/native_step.h"
+#include "shim/sites/native/thread_memory.h"
+#include "shim/sites/native/unwind_library.h"
 
 #define OWN_FRAMES_MAX 32u /* frames of the shim on top */
 #define OWN_RULES      8u

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds loaded code files by address, and notices when one is unloaded. */
-#include "shim/sites/modules.h"
+#include "shim/sites/native/modules.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -13,7 +13,7 @@
 #include "allocator/base/build_id.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/elf.h"
-#include "shim/sites/native.h"
+#include "shim/sites/native/native.h"
 
 #define UNLOADED_ONE (UINT64_C(1) << 16)
 #define KNOWN_MAX    1024u

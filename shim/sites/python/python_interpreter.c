@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the interpreter of the process, its version and its structures. */
-#include "shim/sites/python_interpreter.h"
+#include "shim/sites/python/python_interpreter.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "shim/driver/elf.h"
-#include "shim/sites/python.h"
+#include "shim/sites/python/python.h"
 
 #define SEARCH_EVERY 256u /* captures of a thread between two searches; a power of two */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds and opens an entry of the call frame information. */
-#include "shim/sites/cfi_entry.h"
+#include "shim/sites/native/cfi_entry.h"
 
 /* Opens a CIE or FDE: the bytes after its length. */
 static struct ms_cfi_reader open_entry(const uint8_t *at)
