@@ -20,8 +20,9 @@ ms_status_t ms_arenas_create(uint8_t device, ms_pool_t *pool, struct ms_event_si
                              ms_arenas_t **out)
 {
     struct ms_arenas *arenas = ms_pages_map(sizeof(*arenas));
-    if (arenas == NULL || !ms_tensors_init(&arenas->tensors)) {
+    if (arenas == NULL || !ms_tensors_init(&arenas->tensors) || !ms_tensors_init(&arenas->asleep)) {
         if (arenas != NULL) {
+            ms_tensors_destroy(&arenas->tensors);
             ms_pages_unmap(arenas, sizeof(*arenas));
         }
         return MS_ERR_NO_MEMORY;
@@ -52,6 +53,7 @@ void ms_arenas_destroy(ms_arenas_t *arenas)
         ms_state_release(arenas->pool);
     }
     ms_tensors_destroy(&arenas->tensors);
+    ms_tensors_destroy(&arenas->asleep);
     ms_pages_unmap(arenas, sizeof(*arenas));
 }
 
@@ -105,7 +107,8 @@ static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t 
 static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total_bytes)
 {
     if (total_bytes == arenas->stats.live_bytes || total_bytes == UINT64_MAX ||
-        arenas->stats.mismatched) {
+        arenas->stats.mismatched ||
+        total_bytes == arenas->stats.live_bytes + arenas->asleep_bytes) {
         return MS_OK;
     }
     arenas->stats.mismatched = true;
@@ -403,13 +406,24 @@ static inline __attribute__((always_inline)) bool bury(struct ms_arenas *arenas,
     return true;
 }
 
+/* Takes a tensor that sleeps; false: there is none. */
+static __attribute__((noinline, cold)) bool take_asleep(struct ms_arenas *arenas, ms_addr_t addr,
+                                                        struct ms_tensor *out)
+    MS_REQUIRES(ms_state_role)
+{
+    const bool found = ms_tensors_take_from_tree(&arenas->asleep, addr, out);
+    arenas->asleep_bytes -= found ? out->bytes : 0;
+    return found;
+}
+
 __attribute__((hot)) ms_status_t ms_arenas_freed(ms_arenas_t *arenas, ms_addr_t addr,
                                                  uint64_t bytes, uint64_t total_bytes)
 {
     (void)bytes; /* the size at its allocation is the one that was counted */
     ms_status_t status = MS_ERR_INVALID;
+    struct ms_tensor asleep;
     ms_arenas_acquire(arenas);
-    if (bury(arenas, segment_of(arenas, addr), addr)) {
+    if (bury(arenas, segment_of(arenas, addr), addr) || take_asleep(arenas, addr, &asleep)) {
         status = compare_total(arenas, total_bytes);
     } else {
         arenas->stats.invalid_reports++;
@@ -437,6 +451,38 @@ void ms_arenas_block_gone(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes)
 {
     ms_arenas_acquire(arenas);
     ms_arenas_bury(arenas, addr, bytes);
+    ms_arenas_release(arenas);
+}
+
+/* ---- memory that its program lets sleep */
+
+void ms_arenas_unmapped(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes)
+{
+    const struct ms_tensor *found = NULL;
+    ms_arenas_acquire(arenas);
+    while ((found = ms_tensors_any_in(&arenas->tensors, NULL, addr, bytes)) != NULL) {
+        const struct ms_tensor tensor = *found;
+        (void)bury(arenas, NULL, tensor.addr);
+        /* Without host memory for it, its owner's next total will differ from our sum. */
+        if (ms_tensors_add_to_tree(&arenas->asleep, NULL, &tensor) == MS_OK) {
+            arenas->asleep_bytes += tensor.bytes;
+        }
+    }
+    ms_arenas_release(arenas);
+}
+
+void ms_arenas_mapped(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes)
+{
+    const struct ms_tensor *found = NULL;
+    struct ms_tensor tensor;
+    ms_arenas_acquire(arenas);
+    while ((found = ms_tensors_any_in(&arenas->asleep, NULL, addr, bytes)) != NULL &&
+           take_asleep(arenas, found->addr, &tensor)) {
+        (void)note_outside(arenas, (struct report){.addr = tensor.addr,
+                                                   .bytes = tensor.bytes,
+                                                   .total_bytes = UINT64_MAX,
+                                                   .site = tensor.site});
+    }
     ms_arenas_release(arenas);
 }
 

@@ -64,6 +64,11 @@ ms_status_t ms_arenas_kept_allocated(ms_arenas_t *arenas, ms_addr_t addr, uint64
                                      uint32_t site);
 void ms_arenas_kept_freed(ms_arenas_t *arenas, ms_addr_t addr);
 
+/* The program unmapped a range that it had mapped itself: what lives there sleeps. Its owner counts
+ * it on, but it is not live, until the program maps the range again. */
+void ms_arenas_unmapped(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes);
+void ms_arenas_mapped(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes);
+
 /* The pool freed this block: tensors whose free its owner never reported end with it. */
 void ms_arenas_block_gone(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes);
 

@@ -18,6 +18,8 @@ struct ms_arenas {
     struct ms_segment *recent; /* the segment of the last report */
     bool distrusted;           /* nothing relies on the reports any more. Growth lock */
     struct ms_tensors tensors;
+    struct ms_tensors asleep; /* what the program unmapped under their owner */
+    uint64_t asleep_bytes;
     uint64_t next_id, end_id;
     struct ms_arenas_stats stats;
 };

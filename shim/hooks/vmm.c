@@ -275,6 +275,7 @@ static void note_mapping(struct chunk *chunk, CUdeviceptr_v2 addr, uint64_t byte
     if (!noted) {
         MS_LOG_ONCE(MS_LOG_WARN, "no host memory to note a mapping; what it maps stays charged");
     }
+    ms_arenas_mapped(chunk->device->arenas, addr, bytes);
 }
 
 /* Takes the first mapping in the range that is recorded as live; it is an arena from now on. */
@@ -358,6 +359,7 @@ CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
 /* The driver has unmapped it. */
 static void settle_unmapped(struct vmm_mapping *mapping)
 {
+    ms_arenas_unmapped(mapping->chunk->device->arenas, mapping->addr, mapping->bytes);
     emit(MS_EVENT_UNMAP, mapping->chunk, mapping->addr, mapping->bytes);
     if (mapping->live.id != 0) {
         ms_live_map_end(&mapping->live);

@@ -215,13 +215,18 @@ class SameResults(unittest.TestCase):
 
     def test_where_another_library_stands_before_cuda_malloc(self) -> None:
         """PyTorch asks it for segments, with memshim as without."""
-        simgpu: dict[str, Any] = {"LD_LIBRARY_PATH": harness.BUILD / "simgpu"}
+        simgpu: dict[str, Any] = {
+            "LD_LIBRARY_PATH": harness.BUILD / "simgpu",
+            "PYTHONPATH": harness.ROOT / "scripts" / "package",
+        }
         alone = harness.run(SAVED, str(SAVER), LD_PRELOAD=SAVER, **simgpu).check()
         job = harness.run_memshim(SAVED, str(SAVER), LD_PRELOAD=SAVER, **simgpu)
         self.assertEqual(job.result.check().lines("end"), alone.lines("end"))
         (end,) = alone.lines("end")
         self.assertEqual((end["slept"], end["woke"], end["same"]), (16 * MIB, 16 * MIB, True))
         self.assertEqual(job.result.stderr.count("left off: another library"), 1)
+        live = [each["bytes"] for each in job.result.lines("live")]
+        self.assertEqual(live, [0, 16 * MIB], "asleep, and awake")
         device = job.only()["devices"][0]
         self.assertEqual(device["peak_live_bytes"], 16 * MIB)
 
@@ -248,13 +253,15 @@ class SameResults(unittest.TestCase):
 
 # Its argument is a library that stands before cudaMalloc and lets what it handed out sleep.
 SAVED = """
-    import ctypes, json, sys, torch
+    import ctypes, json, memshim, sys, torch
     saver = ctypes.CDLL(sys.argv[1])
     kept = torch.full((16 << 20,), 7, dtype=torch.uint8).cuda()
     free = [torch.cuda.mem_get_info()[0]]
     for change in (saver.saver_sleep, saver.saver_wake):
         assert change() == 0
         free.append(torch.cuda.mem_get_info()[0])
+        if memshim.active():
+            print(json.dumps({"event": "live", "bytes": memshim.stats().live_bytes}))
     print(json.dumps({"event": "end", "slept": free[1] - free[0], "woke": free[1] - free[2],
                       "same": bool((kept.cpu() == 7).all())}))
 """

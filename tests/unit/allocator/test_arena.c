@@ -109,6 +109,33 @@ Test(arena, memory_that_the_program_mapped_itself_has_no_block)
     end(&scene);
 }
 
+Test(arena, what_is_unmapped_sleeps_until_it_is_mapped_again)
+{
+    struct scene scene = build();
+    const ms_addr_t own = (ms_addr_t)1 << 46;
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, own, MIB, 5, MIB), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, own + MIB, MIB, 6, 2 * MIB), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, scene.block.addr, MIB, 7, 3 * MIB), MS_OK);
+    ms_arenas_unmapped(scene.arenas, own, 2 * MIB);
+    cr_assert_eq(stats_of(&scene).live_bytes, MIB);
+    cr_assert_eq(rig_count(scene.rig, MS_EVENT_TENSOR_FREE), 2);
+    /* Its owner counts on, and frees one of them meanwhile. */
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, scene.block.addr + MIB, MIB, 8, 4 * MIB), MS_OK);
+    cr_assert_eq(ms_arenas_freed(scene.arenas, own + MIB, MIB, 3 * MIB), MS_OK);
+    cr_assert_eq(rig_count(scene.rig, MS_EVENT_TENSOR_FREE), 2, "it was not live");
+    ms_arenas_mapped(scene.arenas, own, 2 * MIB);
+    struct ms_arenas_stats stats = stats_of(&scene);
+    cr_assert_eq(stats.live_bytes, 3 * MIB);
+    cr_assert_eq(stats.invalid_reports, 0);
+    const struct ms_event *last = &scene.rig->event[scene.rig->events - 1];
+    cr_assert_eq(last->kind, MS_EVENT_TENSOR_ALLOC);
+    cr_assert_eq(last->addr, own);
+    cr_assert_eq(last->site, 5, "it is live at its own line again");
+    cr_assert_eq(ms_arenas_freed(scene.arenas, own, MIB, 2 * MIB), MS_OK);
+    cr_assert_not(stats_of(&scene).mismatched);
+    end(&scene);
+}
+
 Test(arena, no_pool_no_harm)
 {
     ms_arenas_t *arenas = NULL;
