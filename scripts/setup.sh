@@ -46,6 +46,7 @@ ONNXRUNTIME_WHEELS=('onnxruntime-gpu==1.31.*' onnx)
 NUMBA_WHEELS=(numba 'numba-cuda[cu13]' cuda-core cuda-bindings)
 # Beside PyTorch's.
 TRAINER_WHEELS=(deepspeed bitsandbytes hjson msgpack py-cpuinfo ninja einops)
+SAVER_WHEELS=('torch-memory-saver==0.0.*')
 LINT_WHEELS=('ruff==0.17.5' 'mypy==2.4.1')
 # A viewer of flame graphs; Debian has none.
 FLAME_WHEELS=('flamegraph-textual==0.1.2')
@@ -247,6 +248,10 @@ install_framework() {
     trainers)
         say "installing DeepSpeed and bitsandbytes into $venv (about 0.2 GB on disk)"
         beside_torch "$venv" && pip_in "$venv" --no-deps "${TRAINER_WHEELS[@]}"
+        ;;
+    saver)
+        say "installing torch_memory_saver into $venv"
+        beside_torch "$venv" && pip_in "$venv" --no-deps "${SAVER_WHEELS[@]}"
         ;;
     esac
 }

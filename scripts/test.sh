@@ -12,8 +12,8 @@ Usage: scripts/test.sh [--torch] [--frameworks [all]] [--all] [--sanitize addres
 
   --torch     the tests that need PyTorch as well (installed into the project's venv)
   --frameworks the tests with JAX as well (needs --torch once; 0.9 GB while they run);
-              all: with TensorFlow, ONNX Runtime, Numba, DeepSpeed and bitsandbytes, too, one
-              after the other (6.3 GB at most while they run)
+              all: with TensorFlow, ONNX Runtime, Numba, DeepSpeed, bitsandbytes and
+              torch_memory_saver, too, one after the other (6.3 GB at most while they run)
   --all       also what takes long and says little that the others do not; and then, unless
               --only is given, both sanitizers
   --sanitize  in a build of its own, with that sanitizer (address: undefined behaviour, too): unit
@@ -41,7 +41,7 @@ run_torch_tests() {
         "$python" "$MEMSHIM_ROOT/tests/torch/run_tests.py" "$logs"
 }
 
-# run_framework NAME LOGS: it is installed beside the build, and goes again.
+# run_framework NAME LOGS: it is installed beside the build, and goes again. Adds to main's tally.
 run_framework() {
     local name=$1 logs=$2 venv=$MEMSHIM_BUILD/venv-$1 status=0
     local folder=frameworks module=test_$1
@@ -53,7 +53,7 @@ run_framework() {
             --folder "$MEMSHIM_ROOT/tests/$folder" --only "$module" --name "with_$name" \
             "$logs" || status=1
     else
-        say "$name could not be installed"
+        tally+=(--skipped "tests/$folder/$module.py=$name could not be installed")
         status=1
     fi
     rm -rf "$venv"
@@ -65,7 +65,7 @@ run_frameworks() {
     local logs=$1 status=0 name
     shift
     for name in "$@"; do
-        run_framework "$name" "$logs" || status=1
+        part "tests with $name" run_framework "$name" "$logs" || status=1
     done
     return "$status"
 }
@@ -108,7 +108,7 @@ main() {
         --frameworks)
             frameworks=(jax)
             if [[ ${2:-} == all ]]; then
-                frameworks+=(tensorflow onnxruntime numba trainers)
+                frameworks+=(tensorflow onnxruntime numba trainers saver)
                 shift
             fi
             ;;
@@ -181,7 +181,7 @@ main() {
     [[ -s $junit ]] || die "ctest left no result"
     tally+=(--ctest "$junit")
     if [[ ${#frameworks[@]} -gt 0 ]]; then
-        part "tests/frameworks" run_frameworks "$logs" "${frameworks[@]}" || true
+        run_frameworks "$logs" "${frameworks[@]}" || true
     fi
     for log in "$logs"/*.log; do
         if [[ -e $log ]]; then tally+=(--unittest "$log"); fi
