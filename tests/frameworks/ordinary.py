@@ -2,13 +2,16 @@
 """What holds of an ordinary script of any framework, with a leak planted in it.
 
 A script says at its end how many bytes its framework had at most, by the framework's own figure,
-and what it came to: one JSON line, {"event": "end", "peak_bytes": ..., ...}.
+and what it came to: one JSON line, {"event": "end", "peak_bytes": ..., ...}. Of several ranks each
+says so, with its "rank".
 """
 
 from __future__ import annotations
 
 import sys
 import unittest
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +23,77 @@ from owners import owners
 MIB = 1 << 20
 
 
+@dataclass(frozen=True)
+class Program:
+    """A script, and how it is run."""
+
+    source: str
+    arguments: Sequence[str] = ()
+    ranks: int = 0  # under torchrun
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def alone(self) -> harness.Result:
+        return harness.run(self.source, *self.arguments, ranks=self.ranks, **self.settings)
+
+    def under_memshim(self, **more: object) -> harness.Job:
+        return harness.run_memshim(
+            self.source,
+            *self.arguments,
+            ranks=self.ranks,
+            **{**self.settings, **more},
+        )
+
+    def line_of(self, text: str) -> int:
+        return 1 + self.source[: self.source.index(text)].count("\n")
+
+
+def ends_of(result: harness.Result) -> list[dict[str, Any]]:
+    """What each rank said at its end."""
+    return sorted(result.check().lines("end"), key=lambda end: int(end.get("rank", 0)))
+
+
+def reports_of(job: harness.Job) -> list[dict[str, Any]]:
+    """That of each rank which left one."""
+    return sorted(job.reports, key=lambda report: int(report["process"]["rank"] or 0))
+
+
 class Ordinary(unittest.TestCase):
     """Runs a script alone, under memshim, and with half and nine tenths of what it needs."""
 
     def check_script(
-        self, source: str, *, steps: int, line: str, each: int, refused: str, **settings: object
+        self,
+        program: Program,
+        *,
+        steps: int,
+        line: str,
+        each: int,
+        refused: str,
     ) -> dict[str, Any]:
-        """Its report.
+        """Its report; of several ranks, the first one's.
 
         line: words of the line that keeps `each` bytes more, in a step or now and then.
         refused: words of the framework's error where memory runs out.
         """
-        (alone,) = harness.run(source, **settings).check().lines("end")
-        job = harness.run_memshim(source, **settings)
-        (end,) = job.result.check().lines("end")
-        self.assertEqual(self.result_of(end), self.result_of(alone))
-        report = job.only()
-        device = report["devices"][0]
-        self.assertEqual(device["peak_live_bytes"], end["peak_bytes"])
-        self.assert_named(report)
-        self.assertEqual(report["steps"]["count"], steps, report["steps"])
-        self.assert_leak(device, 1 + source[: source.index(line)].count("\n"), each)
-        self.check_cap(source, device, alone, refused, settings)
-        return report
+        alone = self.results_of(program.alone())
+        job = program.under_memshim()
+        self.assertEqual(self.results_of(job.result), alone)
+        reports = reports_of(job)
+        for end, report in zip(ends_of(job.result), reports, strict=True):
+            device = report["devices"][0]
+            if end["peak_bytes"] is not None:
+                self.assertEqual(device["peak_live_bytes"], end["peak_bytes"])
+            self.assert_named(report)
+            found = report["steps"]
+            self.assertEqual(found["count"], steps, found)
+            self.assert_leak(device, program.line_of(line), each)
+        self.check_cap(program, reports[0]["devices"][0], refused)
+        self.check_spill(program, reports[0]["devices"][0], alone)
+        return reports[0]
 
     @staticmethod
-    def result_of(end: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in end.items() if name != "peak_bytes"}
+    def results_of(result: harness.Result) -> list[dict[str, Any]]:
+        ends = ends_of(result)
+        return [{name: end[name] for name in end if name != "peak_bytes"} for end in ends]
 
     def assert_named(self, report: dict[str, Any]) -> None:
         """Nine tenths of the peak, but for backward passes, have a line of the script's."""
@@ -64,25 +111,33 @@ class Ordinary(unittest.TestCase):
         (leak,) = device["leaks"]
         self.assertEqual((leak["common_frame"]["line"], leak["by"]), (line, "step"), leak)
         grown, rounds = leak["grown_bytes"], leak["rounds"]
-        self.assertEqual(grown / rounds if rounds else leak["bytes_per_round"], each, leak)
+        # What else passes through that line may be there yet: a few bytes.
+        seen = grown / rounds if rounds else leak["bytes_per_round"]
+        self.assertAlmostEqual(seen / each, 1, delta=0.001, msg=leak)
 
-    def check_cap(
-        self,
-        source: str,
-        device: dict[str, Any],
-        alone: dict[str, Any],
-        refused: str,
-        settings: dict[str, Any],
-    ) -> None:
+    @staticmethod
+    def limit_of(device: dict[str, Any], part: float) -> int:
+        """A limit that leaves this part of the peak's live bytes."""
         beside = device["peak_charged_bytes"] - device["peak_reserved_bytes"]
+        return int(beside + part * device["peak_live_bytes"])
+
+    def assert_kept(self, job: harness.Job, limit: int) -> None:
+        for report in reports_of(job):
+            self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], limit)
+
+    def check_cap(self, program: Program, device: dict[str, Any], refused: str) -> None:
         # How far the program is ahead of the device differs from run to run, and so does its peak.
-        limit = beside + device["peak_live_bytes"] // 2
-        short = harness.run_memshim(source, MEMSHIM_LIMIT=limit, **settings)
+        limit = self.limit_of(device, 0.5)
+        short = program.under_memshim(MEMSHIM_LIMIT=limit)
         self.assertNotEqual(short.result.status, 0)
         self.assertIn(refused, short.result.stderr)
-        self.assertLessEqual(short.only()["devices"][0]["peak_charged_bytes"], limit)
-        limit = beside + device["peak_live_bytes"] * 9 // 10
-        spilled = harness.run_memshim(source, MEMSHIM_LIMIT=limit, MEMSHIM_SPILL="auto", **settings)
-        (end,) = spilled.result.check().lines("end")
-        self.assertEqual(self.result_of(end), self.result_of(alone))
-        self.assertLessEqual(spilled.only()["devices"][0]["peak_charged_bytes"], limit)
+        self.assertTrue(short.reports, short.result.describe())
+        self.assert_kept(short, limit)
+
+    def check_spill(
+        self, program: Program, device: dict[str, Any], alone: list[dict[str, Any]]
+    ) -> None:
+        limit = self.limit_of(device, 0.9)
+        spilled = program.under_memshim(MEMSHIM_LIMIT=limit, MEMSHIM_SPILL="auto")
+        self.assertEqual(self.results_of(spilled.result), alone)
+        self.assert_kept(spilled, limit)

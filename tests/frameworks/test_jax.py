@@ -15,7 +15,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
 
 import harness  # noqa: E402
-from ordinary import Ordinary  # noqa: E402
+from ordinary import Ordinary, Program  # noqa: E402
 from owners import owners  # noqa: E402
 
 MIB = 1 << 20
@@ -186,17 +186,6 @@ class Jax(unittest.TestCase):
         self.assertGreaterEqual(named, 0.9 * device["peak_live_bytes"], lines)
         self.assertTrue(any(NOTE in text for text in report["notes"]), report["notes"])
 
-    def test_steps_and_what_is_kept_in_each(self) -> None:
-        job = harness.run_memshim(TRAINING, "leak", **QUICK)
-        job.result.check()
-        report = job.only()
-        self.assertEqual(report["steps"]["count"], 10)
-        self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
-        (leak,) = report["devices"][0]["leaks"]
-        line = 1 + TRAINING[: TRAINING.index("kept.append")].count("\n")
-        self.assertEqual((leak["common_frame"]["line"], leak["by"]), (line, "step"))
-        self.assertEqual(leak["bytes_per_round"], 8 * MIB)
-
     def test_what_the_user_chose_stays(self) -> None:
         job = harness.run_memshim(TRAINING, XLA_PYTHON_CLIENT_ALLOCATOR="platform", **QUICK)
         job.result.check()
@@ -241,10 +230,18 @@ class Jax(unittest.TestCase):
 
 @needs_jax
 class Scripts(Ordinary):
-    def check(self, source: str, steps: int, line: str) -> dict[str, Any]:
+    def check(self, source: str, steps: int, line: str, *arguments: str) -> dict[str, Any]:
         return self.check_script(
-            source, steps=steps, line=line, each=8 * MIB, refused="RESOURCE_EXHAUSTED", **QUICK
+            Program(source, arguments, settings=QUICK),
+            steps=steps,
+            line=line,
+            each=8 * MIB,
+            refused="RESOURCE_EXHAUSTED",
         )
+
+    def test_a_function_that_is_compiled(self) -> None:
+        report = self.check(TRAINING, 10, "kept.append", "leak")
+        self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
 
     def test_epochs_that_keep_a_validation_each(self) -> None:
         report = self.check(EPOCHS, 80, "y = predict")

@@ -15,6 +15,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
 
 import harness  # noqa: E402
+from ordinary import Ordinary, Program  # noqa: E402
 from owners import owners  # noqa: E402
 
 MIB = 1 << 20
@@ -118,17 +119,6 @@ class TensorFlow(unittest.TestCase):
         self.assertGreaterEqual(named, 0.9 * device["peak_live_bytes"], lines)
         self.assertTrue(any(NOTE in text for text in report["notes"]), report["notes"])
 
-    def test_steps_and_what_is_kept_in_each(self) -> None:
-        job = harness.run_memshim(TRAINING, "leak", **QUIET)
-        job.result.check()
-        report = job.only()
-        self.assertEqual(report["steps"]["count"], 10, report["steps"])
-        self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
-        (leak,) = report["devices"][0]["leaks"]
-        line = 1 + TRAINING[: TRAINING.index("kept.append")].count("\n")
-        self.assertEqual((leak["common_frame"]["line"], leak["by"]), (line, "step"))
-        self.assertEqual(leak["bytes_per_round"], 8 * MIB)
-
     def test_keras_is_seen_at_the_programs_lines(self) -> None:
         (alone,) = harness.run(KERAS, **QUIET).check().lines("end")
         job = harness.run_memshim(KERAS, **QUIET)
@@ -153,15 +143,6 @@ class TensorFlow(unittest.TestCase):
         self.assertIn(steps["count"], (79, 80), steps)
         self.assertGreaterEqual(steps["confidence"], 0.9)
 
-    def test_spill_lets_training_finish_at_less_than_its_peak(self) -> None:
-        device = harness.run_memshim(TRAINING, **QUIET).only()["devices"][0]
-        beside = device["peak_charged_bytes"] - device["peak_reserved_bytes"]
-        limit = beside + device["peak_live_bytes"] * 9 // 10
-        job = harness.run_memshim(TRAINING, MEMSHIM_LIMIT=limit, MEMSHIM_SPILL="auto", **QUIET)
-        job.result.check()
-        now = job.only()["devices"][0]
-        self.assertLessEqual(now["peak_charged_bytes"], limit)
-
     def test_what_the_user_chose_stays(self) -> None:
         job = harness.run_memshim(TRAINING, TF_GPU_ALLOCATOR="", **QUIET)
         job.result.check()
@@ -180,6 +161,19 @@ class TensorFlow(unittest.TestCase):
         job = harness.run_memshim(FULL, MEMSHIM_LIMIT="4GiB", MEMSHIM_SPILL="auto", **QUIET)
         (end,) = job.result.check().lines("end")
         self.assertEqual(end["arrays"], 100, end["said"])
+
+
+@needs_tensorflow
+class Scripts(Ordinary):
+    def test_a_loop_that_is_written_out(self) -> None:
+        report = self.check_script(
+            Program(TRAINING, ("leak",), settings=QUIET),
+            steps=10,
+            line="kept.append",
+            each=8 * MIB,
+            refused="ResourceExhausted",
+        )
+        self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
 
 
 if __name__ == "__main__":

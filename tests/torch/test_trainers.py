@@ -17,7 +17,7 @@ import harness
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "frameworks"))
 
-from ordinary import Ordinary  # noqa: E402
+from ordinary import Ordinary, Program  # noqa: E402
 
 SCRIPT = harness.WORKLOADS / "trainers.py"
 # Tells the simulated GPU where PyTorch puts a new tensor: nothing is known of its values then.
@@ -228,10 +228,6 @@ class Trainers(unittest.TestCase):
         self.assertEqual(leak["common_frame"]["line"], line_of("kept.append"))
         self.assertEqual((leak["by"], leak["bytes_per_round"]), ("step", 8 * MIB))
 
-    def check_leak(self, *arguments: str, ranks: int = 1) -> None:
-        for report in run(*arguments, *LEAKING, ranks=ranks)[1]:
-            self.assert_leak(report)
-
     @needs("transformers", "accelerate")
     def test_transformers_trainer(self) -> None:
         self.check_one("--loop", "transformers")
@@ -248,18 +244,8 @@ class Trainers(unittest.TestCase):
 
     @needs("transformers", "accelerate")
     def test_what_a_model_keeps_under_transformers_trainer(self) -> None:
-        self.check_leak("--loop", "transformers")
-
-    @harness.thorough
-    @needs("lightning", "accelerate")
-    def test_what_a_model_keeps_under_other_loops(self) -> None:
-        for loop in ("plain", "closure", "lightning", "accelerate"):
-            with self.subTest(loop):
-                self.check_leak("--loop", loop)
-
-    @harness.thorough
-    def test_what_a_model_keeps_under_fsdp2(self) -> None:
-        self.check_leak("--loop", "fsdp2", ranks=2)
+        _, (report,) = run("--loop", "transformers", *LEAKING)
+        self.assert_leak(report)
 
     @needs("deepspeed")
     def test_what_a_model_keeps_under_deepspeed(self) -> None:
@@ -320,24 +306,68 @@ class Trainers(unittest.TestCase):
 
 @harness.needs_torch
 class Scripts(Ordinary):
-    def check(self, source: str, steps: int, line: str) -> None:
+    def check(self, program: Program, steps: int, line: str) -> None:
         self.check_script(
-            source, steps=steps, line=line, each=8 * MIB, refused="CUDA out of memory"
+            program, steps=steps, line=line, each=8 * MIB, refused="CUDA out of memory"
         )
 
     @needs("transformers")
     def test_prompts_are_steps_and_tokens_are_not(self) -> None:
-        self.check(GENERATE, 16, "kept.append")
+        self.check(Program(GENERATE), 16, "kept.append")
 
     @harness.thorough
     @needs("transformers", "accelerate")
     def test_adapters_under_transformers_trainer(self) -> None:
-        self.check(ADAPTERS, 12, "self.kept.append")
+        self.check(Program(ADAPTERS), 12, "self.kept.append")
 
     @harness.thorough
     @needs("lightning")
     def test_a_metric_under_lightning(self) -> None:
-        self.check(METRIC, 12, "self.seen.append")
+        self.check(Program(METRIC), 12, "self.seen.append")
+
+
+@harness.needs_torch
+@harness.thorough
+class Loops(Ordinary):
+    """tests/workloads/trainers.py in each loop and with each optimizer, where its model keeps 8 MiB
+    of each call."""
+
+    def check(self, *arguments: str, ranks: int = 0) -> None:
+        # Nothing may stand before that line but words of a document.
+        source = SCRIPT.read_text().replace("from __future__ import annotations", "", 1)
+        settings = {"SIMGPU_CONTENTS": "none", "SIMGPU_DEVICES": max(ranks, 1)}
+        self.check_script(
+            Program(source, (*LEAKING, *arguments), ranks, settings),
+            steps=12,
+            line="self.kept.append",
+            each=8 * MIB,
+            refused="CUDA out of memory",
+        )
+
+    @needs("transformers", "accelerate")
+    def test_transformers_trainer(self) -> None:
+        self.check("--loop", "transformers")
+
+    @needs("lightning")
+    def test_lightning(self) -> None:
+        self.check("--loop", "lightning")
+
+    @needs("accelerate")
+    def test_accelerate(self) -> None:
+        self.check("--loop", "accelerate")
+
+    def test_a_closure(self) -> None:
+        self.check("--loop", "closure", "--optimizer", "momentum")
+
+    def test_state_that_is_made_by_the_constructor(self) -> None:
+        self.check("--optimizer", "adagrad")
+
+    def test_fsdp2(self) -> None:
+        self.check("--loop", "fsdp2", ranks=2)
+
+    @needs("bitsandbytes")
+    def test_bitsandbytes(self) -> None:
+        self.check("--optimizer", "AdamW8bit")
 
 
 if __name__ == "__main__":

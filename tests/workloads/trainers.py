@@ -63,13 +63,21 @@ def bytes_of(tensors: Iterable[Any]) -> int:
     return sum(seen.values())
 
 
+def state_of(optimizer: torch.optim.Optimizer) -> list[Any]:
+    return [value for row in optimizer.state.values() for value in row.values()]
+
+
+def paged_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """Of paged tensors (bitsandbytes), which PyTorch takes for the host's."""
+    paged = [value for value in state_of(optimizer) if getattr(value, "is_paged", False)]
+    return sum(value.numel() * value.element_size() for value in paged)
+
+
 def state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """With what stands in lists (LBFGS), and with paged tensors (bitsandbytes), which PyTorch takes
-    for the host's."""
-    values = [value for row in optimizer.state.values() for value in row.values()]
+    """With what stands in lists (LBFGS), and with what is paged."""
+    values = state_of(optimizer)
     inner = [value for each in values if isinstance(each, list) for value in each]
-    paged = [v for v in values if getattr(v, "is_paged", False)]
-    return bytes_of([*values, *inner]) + sum(v.numel() * v.element_size() for v in paged)
+    return bytes_of([*values, *inner]) + paged_bytes(optimizer)
 
 
 class Count:
@@ -77,7 +85,7 @@ class Count:
 
     def __init__(self) -> None:
         self.updates = 0
-        self.parameter_bytes = self.gradient_bytes = self.optimizer_bytes = 0
+        self.parameter_bytes = self.gradient_bytes = self.optimizer_bytes = self.paged_bytes = 0
 
     def watch(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         def after(*_: object) -> None:
@@ -85,6 +93,7 @@ class Count:
             self.parameter_bytes = bytes_of(model.parameters())
             self.gradient_bytes = bytes_of(p.grad for p in model.parameters())
             self.optimizer_bytes = state_bytes(optimizer)
+            self.paged_bytes = paged_bytes(optimizer)
 
         optimizer.register_step_post_hook(after)
 
@@ -296,7 +305,7 @@ def main() -> None:
     options = parser.parse_args()
     count = Count()
     LOOPS[options.loop](options, count, Network(leak=options.leak))
-    count.say(peak_bytes=torch.cuda.max_memory_allocated())
+    count.say(peak_bytes=torch.cuda.max_memory_allocated() + count.paged_bytes)
 
 
 if __name__ == "__main__":
