@@ -27,8 +27,8 @@ MANY_OPTIONS = {
 
 class Quiet(ProcessTest):
     def quiet(self, *arguments: str, **settings: Any) -> None:
-        command = (program("quiet_job"), *arguments)
-        self.assertEqual(self.run_under_shim(*command, **settings).check().stdout, "done\n")
+        result = self.run_under_shim(program("quiet_job"), *arguments, **settings)
+        self.assertEqual(result.check().stdout, "done\n")
 
     def test_errno_and_flags(self) -> None:
         self.quiet(**MANY_OPTIONS)
