@@ -10,7 +10,7 @@ void ms_form_text(struct ms_forms *forms, const struct ms_model *model,
     if (model && !ms_forms_is_merged(forms)) {
         ms_format_text(model, &forms->out);
     } else if (!model && ms_forms_is_merged(forms)) {
-        ms_merged_text(merged, &forms->out);
+        ms_merged_text(merged, forms->of_run, &forms->out);
     }
 }
 
