@@ -693,11 +693,13 @@ static void *launches_and_trims(void *unused)
     return unused;
 }
 
-/* All is back in the end. */
+/* All can be had in the end. What one thread's launch took may count as the context's for a while,
+ * where another thread measured meanwhile. It is given back before a request is refused. */
 static void graphs_at_once(void)
 {
     pthread_t threads[LAUNCHERS];
-    size_t before, after, total;
+    size_t before, total;
+    CUdeviceptr all;
     MUST(cuMemGetInfo(&before, &total));
     for (int i = 0; i < LAUNCHERS; i++) {
         MUST(pthread_create(&threads[i], NULL, launches_and_trims, NULL));
@@ -706,8 +708,8 @@ static void graphs_at_once(void)
         MUST(pthread_join(threads[i], NULL));
     }
     MUST(cuDeviceGraphMemTrim(0));
-    MUST(cuMemGetInfo(&after, &total));
-    EXPECT(after == before);
+    MUST(cuMemAlloc(&all, before));
+    MUST(cuMemFree(all));
 }
 
 /* ---- streams of contexts that come and go */
