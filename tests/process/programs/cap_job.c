@@ -515,15 +515,22 @@ static void graph_room(void)
     free_all(&blocks);
 }
 
-/* A graph that had its memory. The program takes it away, or the driver wants more. */
+/* A graph that had its memory; on a stream of its own. */
+static CUgraphExec graph_that_ran(CUstream *stream)
+{
+    MUST(cu.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+    CUgraphExec exec = graph_of(*stream, 60 * MIB);
+    MUST(cu.cuGraphLaunch(exec, *stream));
+    MUST(cu.cuStreamSynchronize(*stream));
+    return exec;
+}
+
+/* The program takes the memory away, or the driver wants more. */
 static void graph_later(bool trim)
 {
     CUstream stream;
     struct blocks blocks = {.count = 0};
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CUgraphExec exec = graph_of(stream, 60 * MIB);
-    MUST(cu.cuGraphLaunch(exec, stream));
-    MUST(cu.cuStreamSynchronize(stream));
+    CUgraphExec exec = graph_that_ran(&stream);
     if (trim) {
         MUST(cu.cuDeviceGraphMemTrim(device));
     }
@@ -542,10 +549,7 @@ static void graph_asked(void)
 {
     CUstream stream;
     struct blocks blocks = {.count = 0};
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CUgraphExec exec = graph_of(stream, 60 * MIB);
-    MUST(cu.cuGraphLaunch(exec, stream));
-    MUST(cu.cuStreamSynchronize(stream));
+    (void)graph_that_ran(&stream);
     (void)free_now();
     take_all(&blocks);
     note_peak();

@@ -114,38 +114,31 @@ static void default_stream_reuse(void)
     reuse_waits(use_in_green(false));
 }
 
-/* Both contexts' default streams have the same handle. */
-static void default_streams_are_two(void)
+/* The handle means another stream in each of the two contexts. */
+static void streams_are_two(CUstream stream)
 {
     CUdeviceptr first, next;
     begin_with_primary();
-    MUST(cuMemAllocAsync(&first, BLOCK_BYTES, NULL));
-    pthread_t thread = hold(NULL);
-    MUST(cuMemsetD8Async(first, 2, BLOCK_BYTES, NULL));
-    MUST(cuMemFreeAsync(first, NULL));
+    MUST(cuMemAllocAsync(&first, BLOCK_BYTES, stream));
+    pthread_t thread = hold(stream);
+    MUST(cuMemsetD8Async(first, 2, BLOCK_BYTES, stream));
+    MUST(cuMemFreeAsync(first, stream));
     MUST(cuCtxSetCurrent(converted));
     for (int i = 0; i < BLOCKS; i++) {
-        MUST(cuMemAllocAsync(&next, BLOCK_BYTES, NULL));
+        MUST(cuMemAllocAsync(&next, BLOCK_BYTES, stream));
         EXPECT(next != first || atomic_load(&released));
     }
     MUST(pthread_join(thread, NULL));
 }
 
-/* So have the default streams that a thread has in each of them. */
+static void default_streams_are_two(void)
+{
+    streams_are_two(NULL);
+}
+
 static void thread_streams_are_two(void)
 {
-    CUdeviceptr first, next;
-    begin_with_primary();
-    MUST(cuMemAllocAsync(&first, BLOCK_BYTES, CU_STREAM_PER_THREAD));
-    pthread_t thread = hold(CU_STREAM_PER_THREAD);
-    MUST(cuMemsetD8Async(first, 2, BLOCK_BYTES, CU_STREAM_PER_THREAD));
-    MUST(cuMemFreeAsync(first, CU_STREAM_PER_THREAD));
-    MUST(cuCtxSetCurrent(converted));
-    for (int i = 0; i < BLOCKS; i++) {
-        MUST(cuMemAllocAsync(&next, BLOCK_BYTES, CU_STREAM_PER_THREAD));
-        EXPECT(next != first || atomic_load(&released));
-    }
-    MUST(pthread_join(thread, NULL));
+    streams_are_two(CU_STREAM_PER_THREAD);
 }
 
 /* Freed in the order of the one in the green context. */
