@@ -17,6 +17,7 @@
 #define FEWEST_ROUNDS 2u
 #define FEWEST_RISES  3u
 #define FEWEST_PAUSED 4u /* rises with pauses */
+#define MOST_OLD      8u /* a queue's end has less than 1/n of its rise from the first half */
 #define MOST_INPUTS   4  /* in a step, of one site; twice as many, as they get longer */
 /* A slope counts if it is this many errors from 0: of many sites, some would else seem to grow by
  * chance. */
@@ -311,6 +312,25 @@ bool ms_growth_of_pauses(const uint64_t *x, const uint64_t *bytes, size_t count,
     return count - rise->since >= PART * rise->rises &&
            2 * (rise->round - since) >= rise->longest * (rise->rises - 1) &&
            2 * (last - since) >= last - x[0];
+}
+
+/* ---- by age ---- */
+
+bool ms_growth_is_queue(const uint64_t *bytes, const uint64_t *kept, size_t first, size_t count)
+{
+    const size_t last = count - 1, middle = first + (last - first) / 2;
+    const uint64_t grown = bytes[last] > bytes[first] ? bytes[last] - bytes[first] : 0;
+
+    /* The age of some of it is not known. */
+    if (kept[last] < bytes[last] / 4 * 3) {
+        return false;
+    }
+    for (size_t i = first; i < last; i++) {
+        if (kept[i + 1] - kept[i] >= grown / 2) {
+            return false;
+        }
+    }
+    return kept[middle] - kept[first] < grown / MOST_OLD;
 }
 
 /* ---- what is longer in each step ---- */

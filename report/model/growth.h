@@ -150,6 +150,13 @@ bool ms_rise_goes_on(const struct ms_rise *rise, uint64_t now);
 bool ms_growth_of_rounds(const struct ms_kept_round *rounds, size_t count, uint64_t now,
                          size_t *first, enum ms_growth_degree *degree);
 
+/* Whether what rose is a queue that got longer: memory is freed in the order in which it was made,
+ * as a loop's inputs are while the host runs ahead of the device. kept: for each sample, those
+ * bytes of the last sample that were made before it. Of a queue, hardly anything of the first half
+ * of the rise is left; and no two samples lie around the making of half of it, as of memory that is
+ * made anew, and longer. first: where the rise begins. */
+bool ms_growth_is_queue(const uint64_t *bytes, const uint64_t *kept, size_t first, size_t count);
+
 /* If a step's inputs get longer in each step, the memory that a step makes anew grows as well, and
  * none of it is kept. Removes rows of such memory; returns how many are left. step: the newest. */
 size_t ms_growth_drop_longer(struct ms_growing_site *rows, size_t count, uint64_t step);

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -188,6 +189,12 @@ def run_of_three() -> Path:
     atexit.register(holder.cleanup)
     made = run([MAKE_RUN, holder.name]).check()
     return Path(made.stdout.strip().splitlines()[-1])
+
+
+def remove_output(folder: Path) -> None:
+    """Removes what runs left, also while a reader still writes there."""
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class ProcessTest(unittest.TestCase):

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import unittest
 from typing import Any
 
-from machine import GIB, MIB, ProcessTest, only_report, program, run
+from machine import GIB, MIB, ProcessTest, only_report, program, remove_output, run
 
 CONTEXT = 64 * MIB
 # All of it is about refusals; what went to the host would not be refused (test_spill.py).
@@ -143,7 +142,7 @@ class Graph(Pressed):
         for how in ("launch", "upload"):
             for pool in ("on", "off"):
                 with self.subTest(how, pool=pool):
-                    shutil.rmtree(self.output, ignore_errors=True)
+                    remove_output(self.output)
                     cap = CONTEXT + 256 * MIB
                     seen = self.press("graph", "120", how, MEMSHIM_LIMIT=cap, MEMSHIM_POOL=pool)
                     self.check(seen, cap)
@@ -170,7 +169,7 @@ class Graph(Pressed):
     def test_room_is_made_for_it_after_a_trim(self) -> None:
         for memory in ("2GiB", CONTEXT + 128 * MIB):
             with self.subTest(memory=memory):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 seen = self.later("graph-later", "trim", SIMGPU_MEMORY=memory)
                 self.assertGreater(seen["report"]["spill"]["spills"], 0)
 
@@ -180,7 +179,7 @@ class Graph(Pressed):
     def test_the_driver_twice_does_not_say(self) -> None:
         for nth in range(1, 13):
             with self.subTest(nth=nth):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 fail = f"cuDeviceGetGraphMemAttribute@{nth}-{nth + 1}=CUDA_ERROR_UNKNOWN"
                 self.later("graph-asked", MEMSHIM_SPILL="off", SIMGPU_FAIL=fail)
 
@@ -204,7 +203,7 @@ class Kept(Pressed):
         for how in ("block", "ordered", "managed", "chunk"):
             for settings in ({}, {"MEMSHIM_SPILL": "auto"}, {"MEMSHIM_CAP_OF": "run"}):
                 with self.subTest(how, **settings):
-                    shutil.rmtree(self.output, ignore_errors=True)
+                    remove_output(self.output)
                     cap = CONTEXT + 128 * MIB
                     seen = self.press("kept", how, MEMSHIM_LIMIT=cap, **settings)
                     self.assertLessEqual(seen["peak_bytes"], cap)

@@ -23,6 +23,7 @@ from machine import (
     environment,
     process_folders,
     program,
+    remove_output,
     run,
     run_of_three,
 )
@@ -75,7 +76,7 @@ class WithoutProc(ProcessTest):
                 self.assertIn(f"trace in {folder}", result.stderr)
                 self.assertNotIn("cannot be written", result.stderr)
                 run([CLI, "report", folder]).check()
-                shutil.rmtree(self.output)
+                remove_output(self.output)
 
 
 class HostileNames(ProcessTest):

@@ -15,7 +15,7 @@ LEAK, CACHE, WORK = 64 * KIB, 256 * KIB, 8 * MIB
 
 
 class GrowthTest(ProcessTest):
-    def reported(self, leak_from: int) -> dict[str, Any]:
+    def reported(self, leak_from: int | str) -> dict[str, Any]:
         self.run_under_shim(program("growth_job"), str(leak_from)).check()
         (folder,) = process_folders(self.output)
         return report_of(folder)
@@ -42,6 +42,16 @@ class GrowthTest(ProcessTest):
         self.assertEqual(device["slope"]["bytes_per_step"], 0)
         self.assertEqual(device["slope"]["error_bytes_per_step"], 0)
         self.assertIsNone(device["slope"]["cap_at_step"])
+
+    def test_a_queue_that_gets_longer_is_no_leak(self) -> None:
+        """As of inputs, while the host runs ahead of its device: the oldest are freed."""
+        report = self.reported("queue")
+        self.assertEqual(report["devices"][0]["growth"], [])
+        self.assertEqual(report["devices"][0]["leaks"], [])
+
+    def test_what_is_made_anew_and_longer_grows(self) -> None:
+        (growing,) = self.reported("longer")["devices"][0]["growth"]
+        self.assertIn("make_longer", growing["line"])
 
     def test_sizes_and_temporaries(self) -> None:
         device = self.reported(leak_from=1)["devices"][0]

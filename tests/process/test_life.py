@@ -5,13 +5,12 @@ business with a device at all."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import unittest
 from typing import Any
 
-from machine import ProcessTest, process_folders, program, report_of, run
+from machine import ProcessTest, process_folders, program, remove_output, report_of, run
 
 
 class Life(ProcessTest):
@@ -50,7 +49,7 @@ class Life(ProcessTest):
         wrong = ("MEMSHIM_FRACTION=95 is not usable", "MEMSHIM_FRACTIONS is not an option")
         for scenario in ("exec", "vfork"):
             with self.subTest(scenario):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 said = self.run_under_shim(
                     *(program("life_job"), scenario), MEMSHIM_FRACTION="95", MEMSHIM_FRACTIONS="1"
                 ).check()
@@ -104,7 +103,7 @@ class Life(ProcessTest):
         self.assertIn("memshim: version", under.stderr)
         report = report_of(process_folders(self.output)[0])
         self.assertEqual(report["devices"][0]["allocations"], 1)
-        shutil.rmtree(self.output)
+        remove_output(self.output)
         off = self.run_under_shim(job, MEMSHIM="off").check()
         self.assertEqual((off.stdout, off.stderr), ("42\n", ""))
         self.assertFalse(self.output.exists())

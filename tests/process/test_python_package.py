@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import MIB, ROOT, ProcessTest, Result, only_report, run
+from machine import MIB, ROOT, ProcessTest, Result, only_report, remove_output, run
 
 PACKAGE = ROOT / "scripts" / "package"
 
@@ -458,7 +458,7 @@ class Package(ProcessTest):
         shutil.copy(Path(_ctypes.__file__), provider)
         self.python(PROVIDER, True, provider)
         self.assertTrue(self.notes("ONNX Runtime's arena is not in use"))
-        shutil.rmtree(self.folder / "out")
+        remove_output(self.folder / "out")
         self.python(f"{DEVICE}ctypes.CDLL(sys.argv[1])\nuse()\nkeep(4)", True, provider)
         self.assertTrue(self.notes("ONNX Runtime's arena is in use"))
 

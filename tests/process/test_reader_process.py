@@ -26,6 +26,7 @@ from machine import (
     finish,
     process_folders,
     program,
+    remove_output,
     run,
     start,
 )
@@ -227,7 +228,7 @@ class ReaderProcess(ProcessTest):
     def test_reader_that_dies(self) -> None:
         for script in ("kill -SEGV $$", "kill -KILL $$", "exit 0"):
             with self.subTest(script):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 said = self.job(LD_PRELOAD=self.with_command(script)).stderr
                 self.assertIn("the process that makes it ended early", said)
                 self.completed_by_hand(said)
@@ -272,7 +273,7 @@ class ReaderProcess(ProcessTest):
         result = self.in_namespace("--pid", script).check(STATUS)
         self.assertIn("memshim: report: ", result.stderr)
         self.assertTrue((self.trace_folder() / "report.txt").exists())
-        shutil.rmtree(self.output, ignore_errors=True)
+        remove_output(self.output)
         script = f"exec env LD_PRELOAD={self.held()} {JOB} reaping"
         result = self.in_namespace("--pid", script, MEMSHIM_REPORT_WAIT="0.2").check(STATUS)
         folder = self.trace_folder()
@@ -378,7 +379,7 @@ class ReaderProcess(ProcessTest):
         """A process that outlives it, or is on another host, looks after its own."""
         for supervisor in (f"{gone()} {socket.gethostname()}", f"{os.getpid()} elsewhere", "x"):
             with self.subTest(supervisor):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 self.job(_MEMSHIM_SUPERVISOR=supervisor)
                 self.expect_report(self.trace_folder())
 

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import shutil
 import unittest
 from pathlib import Path
 
 import sites
-from machine import BUILD, MIB, PROGRAMS, ProcessTest, process_folders, program, run
+from machine import BUILD, MIB, PROGRAMS, ProcessTest, process_folders, program, remove_output, run
 from sites import BLOCK, CHARGE, CHUNK, HOST, Trace
 
 JOB = program("sites_job")
@@ -79,7 +78,7 @@ class Places(SitesTest):
     def test_every_kind_of_memory(self) -> None:
         for pool in ("on", "off"):
             with self.subTest(pool=pool):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 trace = self.run_job("kinds", MEMSHIM_POOL=pool)
                 chains = self.by_chain(trace, BLOCK, HOST)
                 for place in ("pitch", "managed", "pinned", "ordered", "from_pool"):
@@ -96,7 +95,7 @@ class Places(SitesTest):
     def test_through_the_runtime(self) -> None:
         for job in ("runtime_dynamic_job", "runtime_static_job"):
             with self.subTest(job=job):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 self.run_under_shim(program(job)).check()
                 trace = self.trace()
                 sums = trace.sums(BLOCK, HOST)
@@ -140,7 +139,7 @@ class Settings(SitesTest):
         self.assertEqual(
             self.by_chain(self.run_job("known", MEMSHIM_STACKS="native"), BLOCK), Places.KNOWN
         )
-        shutil.rmtree(self.output, ignore_errors=True)  # a report may still be made there
+        remove_output(self.output)
         self.assertEqual(self.run_job("known", MEMSHIM_STACKS="python").sites, {})
 
     def test_depth(self) -> None:

@@ -23,6 +23,7 @@ from machine import (
     only_report,
     process_folders,
     program,
+    remove_output,
     run,
 )
 from sites import BLOCK, NATIVE_CUT, NATIVE_LOST, PYTHON_CUT, Site, Trace
@@ -93,14 +94,14 @@ class Native(SurviveTest):
         """Of memshim, in the course of an allocation and a free."""
         for scenario in ("each-instruction", "each-instruction-on-a-stack"):
             with self.subTest(scenario):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 self.check_handlers(scenario, "each_instruction")
 
     def test_near_the_guard_page(self) -> None:
         """As little stack as a thread may be made with, of which nothing was used."""
         for left_bytes in (65536, 32768, 16384):
             with self.subTest(left_bytes):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 (site,) = self.used(self.survived("guard-page", left_bytes))
                 self.assertEqual(site.flags, NATIVE_CUT)
                 self.assertEqual(own(site), ["allocate"] + ["down_to"] * (DEPTH - 1))
@@ -110,7 +111,7 @@ class Native(SurviveTest):
         of its host memory, the first launch, a new place, an out-of-memory, the end."""
         for spill in ("off", "auto"):
             with self.subTest(spill):
-                shutil.rmtree(self.output, ignore_errors=True)
+                remove_output(self.output)
                 result = self.run_under_shim(
                     program("small_stack_job"),
                     "16",
@@ -231,7 +232,7 @@ class Python(SurviveTest):
 
     def test_while_the_interpreter_goes(self) -> None:
         for _ in range(5):
-            shutil.rmtree(self.output, ignore_errors=True)
+            remove_output(self.output)
             self.run_python("finalizing")
             self.used(self.trace())
 

@@ -291,8 +291,10 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
                       size_t behind_oom, struct ms_buffer *growing)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
-    const uint64_t *samples = (const uint64_t *)sampler->samples.at +
-                              (size_t)(sampler->sites[id].samples - 1) * samples_room;
+    const size_t place = (size_t)(sampler->sites[id].samples - 1) * samples_room;
+    const uint64_t *samples = (const uint64_t *)sampler->samples.at + place;
+    const uint64_t *ages =
+        sampler->ages.bytes > 0 ? (const uint64_t *)sampler->ages.at + place : NULL;
     const bool few = clock->count < MS_GROWTH_FEWEST;
     const size_t last = clock->count - 1;
     struct ms_rise rise = {0}; /* if it rose in a few steps alone */
@@ -301,6 +303,9 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
     if (few ? !find_in_few(clock, samples, &slope)
             : !find_in_many(clock, samples, behind_oom, &slope) &&
                   !find_pauses(clock, samples, &slope, &rise)) {
+        return;
+    }
+    if (ages && ms_growth_is_queue(samples, ages, slope.first, clock->count)) {
         return;
     }
 

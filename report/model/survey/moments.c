@@ -234,6 +234,44 @@ void ms_sampler_step(struct ms_sampler *sampler)
     sampler->next_sample++;
 }
 
+/* The first sample after that time; none: the number of samples. */
+static size_t sample_after(const struct ms_growth_clock *clock, uint64_t time_ns)
+{
+    size_t low = 0, high = clock->count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (clock->time_ns[middle] <= time_ns) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+void ms_sampler_note_ages(struct ms_sampler *sampler, const struct ms_live_set *live)
+{
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
+    const size_t values = sampler->samples.bytes / sizeof(uint64_t);
+    uint64_t *ages = values > 0 ? ms_buffer_extend(&sampler->ages, sampler->samples.bytes) : NULL;
+
+    for (size_t i = 0; ages && i < ms_live_room(live); i++) {
+        const struct ms_live *is = ms_live_at(live, i);
+        const size_t row =
+            is->key != 0 && is->device == sampler->device ? sampler->sites[is->site].samples : 0;
+        const size_t sample = row > 0 ? sample_after(clock, is->born_ns) : clock->count;
+
+        if (sample < clock->count) {
+            ages[(row - 1) * clock->count + sample] += is->bytes;
+        }
+    }
+    for (size_t i = 1; ages && i < values; i++) {
+        ages[i] += i % clock->count > 0 ? ages[i - 1] : 0;
+    }
+}
+
 /* ---- the passing of time ---- */
 
 void ms_sampler_pass(struct ms_sampler *sampler, uint64_t bucket_ns, uint64_t time_ns)

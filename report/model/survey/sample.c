@@ -30,6 +30,7 @@ void ms_sampler_end(struct ms_sampler *sampler)
 {
     free(sampler->sites);
     ms_buffer_free(&sampler->samples);
+    ms_buffer_free(&sampler->ages);
     ms_buffer_free(&sampler->kept);
     ms_buffer_free(&sampler->parts);
 }

@@ -91,6 +91,7 @@ struct ms_sampler {
 
     size_t next_sample;
     struct ms_buffer samples; /* uint64_t[clock.count], by site */
+    struct ms_buffer ages; /* the same rows: of the last sample's bytes, those made before each */
     uint64_t whole[MS_GROWTH_SAMPLES];
 };
 
@@ -157,6 +158,9 @@ void ms_sampler_pass(struct ms_sampler *sampler, uint64_t bucket_ns, uint64_t ti
 
 /* A step begins. */
 void ms_sampler_step(struct ms_sampler *sampler);
+
+/* To be called after the last of them: takes the age of what is live. */
+void ms_sampler_note_ages(struct ms_sampler *sampler, const struct ms_live_set *live);
 
 /* To be called before live bytes fall, or anything else of a bucket changes. */
 void ms_sampler_note_highest(struct ms_sampler *sampler);

@@ -42,6 +42,17 @@ static struct ms_sampler *sampler_of(struct survey_pass *pass, unsigned device)
 
 /* ---- steps ---- */
 
+static void note_ages(struct survey_pass *pass)
+{
+    for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
+        struct ms_sampler *sampler = sampler_of(pass, i);
+
+        if (sampler) {
+            ms_sampler_note_ages(sampler, &pass->live);
+        }
+    }
+}
+
 /* Samples all devices where steps have begun before the event of this number, or with it. The place
  * of one whose record is gone, or of a part of the time, is known by its time alone. */
 static void pass_steps(struct survey_pass *pass, uint64_t event, uint64_t time_ns)
@@ -59,6 +70,9 @@ static void pass_steps(struct survey_pass *pass, uint64_t event, uint64_t time_n
             }
         }
         pass->next_step++;
+        if (pass->next_step == clock->count) {
+            note_ages(pass);
+        }
     }
 }
 

@@ -361,6 +361,50 @@ Test(growth, rises_begin_anew)
     cr_expect_not(ms_rise_goes_on(&none, 3));
 }
 
+/* ---- by age ---- */
+
+enum { AGED = 9 };
+
+Test(growth, a_queue_holds_the_newest)
+{
+    const uint64_t rises[AGED] = {10, 20, 30, 40, 50, 60, 70, 80, 90};
+    /* Of nine blocks, each made at another step. */
+    const uint64_t all_stay[AGED] = {10, 20, 30, 40, 50, 60, 70, 80, 90};
+    /* The same bytes, all of the last four steps. */
+    const uint64_t newest[AGED] = {0, 0, 0, 0, 0, 30, 50, 70, 90};
+
+    cr_expect(ms_growth_is_queue(rises, newest, 0, AGED));
+    cr_expect_not(ms_growth_is_queue(rises, all_stay, 0, AGED));
+}
+
+Test(growth, a_queue_stands_on_what_stays)
+{
+    const uint64_t rises[AGED] = {510, 520, 530, 540, 550, 560, 570, 580, 590};
+    const uint64_t stays_below[AGED] = {500, 500, 500, 500, 500, 510, 530, 560, 590};
+    const uint64_t half_stays[AGED] = {500, 505, 510, 515, 520, 530, 545, 565, 590};
+
+    cr_expect(ms_growth_is_queue(rises, stays_below, 0, AGED));
+    cr_expect_not(ms_growth_is_queue(rises, half_stays, 0, AGED));
+}
+
+Test(growth, what_is_made_anew_and_longer_is_no_queue)
+{
+    const uint64_t rises[AGED] = {10, 20, 30, 40, 50, 60, 70, 80, 90};
+    const uint64_t made_last[AGED] = {[AGED - 1] = 90};
+    const uint64_t made_seldom[AGED] = {[AGED - 3] = 90, 90, 90};
+
+    cr_expect_not(ms_growth_is_queue(rises, made_last, 0, AGED));
+    cr_expect_not(ms_growth_is_queue(rises, made_seldom, 0, AGED));
+}
+
+Test(growth, of_unknown_age_is_no_queue)
+{
+    const uint64_t rises[AGED] = {10, 20, 30, 40, 50, 60, 70, 80, 90};
+    const uint64_t few_known[AGED] = {0, 0, 0, 0, 0, 0, 10, 20, 30};
+
+    cr_expect_not(ms_growth_is_queue(rises, few_known, 0, AGED));
+}
+
 /* ---- what is longer in each step ---- */
 
 enum { OF_INPUTS, OF_RESULT, OF_BUFFER, OF_LEAK, OF_ROUNDS, ROWS };
