@@ -8,17 +8,18 @@
 
 #include "report/model/kinds.h"
 
-#define PARTS         6u   /* the most parts of the growing time: it must rise in each */
-#define PART          4u   /* the fewest steps of a part */
-#define WORTH_SPLIT   0.25 /* two lines must lower the squared error to this share */
-#define MOST_SPLITS   8
-#define NORMAL        1.4826 /* from a median deviation to a standard deviation */
-#define CONFIDENCE    1.96
-#define FEWEST_ROUNDS 2u
-#define FEWEST_RISES  3u
-#define FEWEST_PAUSED 4u /* rises with pauses */
-#define MOST_OLD      8u /* a queue's end has less than 1/n of its rise from the first half */
-#define MOST_INPUTS   4  /* in a step, of one site; twice as many, as they get longer */
+#define PARTS          6u   /* the most parts of the growing time: it must rise in each */
+#define PART           4u   /* the fewest steps of a part */
+#define WORTH_SPLIT    0.25 /* two lines must lower the squared error to this share */
+#define MOST_SPLITS    8
+#define NORMAL         1.4826 /* from a median deviation to a standard deviation */
+#define CONFIDENCE     1.96
+#define FEWEST_ROUNDS  2u
+#define FEWEST_RISES   3u
+#define FEWEST_PAUSED  4u /* rises with pauses */
+#define MOST_OLD       8u /* a queue's end has less than 1/n of its rise from the first half */
+#define FEWEST_DRAINED 3u /* no pause of a drain is longer than 1/n of it */
+#define MOST_INPUTS    4  /* in a step, of one site; twice as many, as they get longer */
 /* A slope counts if it is this many errors from 0: of many sites, some would else seem to grow by
  * chance. */
 #define CLEARLY 5
@@ -331,6 +332,14 @@ bool ms_growth_is_queue(const uint64_t *bytes, const uint64_t *kept, size_t firs
         }
     }
     return kept[middle] - kept[first] < grown / MOST_OLD;
+}
+
+bool ms_growth_drains(const struct ms_drain *drain, uint64_t grown_bytes, uint64_t made_ns)
+{
+    const uint64_t whole_ns = drain->last_ns - drain->first_ns;
+
+    return drain->bytes >= grown_bytes / 4 * 3 && whole_ns >= made_ns &&
+           drain->longest_ns <= whole_ns / FEWEST_DRAINED;
 }
 
 /* ---- what is longer in each step ---- */

@@ -157,6 +157,18 @@ bool ms_growth_of_rounds(const struct ms_kept_round *rounds, size_t count, uint6
  * made anew, and longer. first: where the rise begins. */
 bool ms_growth_is_queue(const uint64_t *bytes, const uint64_t *kept, size_t first, size_t count);
 
+/* What was freed of a site behind the last sample, of that sample's bytes. */
+struct ms_drain {
+    uint64_t bytes, first_ns, last_ns;
+    uint64_t longest_ns; /* from one free to the next */
+};
+
+/* Whether that is how a queue drains that only got longer in so short a run: the device gives back
+ * most of the rise, piece by piece, and no faster than the host had made it. What a program kept
+ * goes at once, or never. made_ns: how long the later half of the rise took; the first steps may
+ * have compiled. */
+bool ms_growth_drains(const struct ms_drain *drain, uint64_t grown_bytes, uint64_t made_ns);
+
 /* If a step's inputs get longer in each step, the memory that a step makes anew grows as well, and
  * none of it is kept. Removes rows of such memory; returns how many are left. step: the newest. */
 size_t ms_growth_drop_longer(struct ms_growing_site *rows, size_t count, uint64_t step);

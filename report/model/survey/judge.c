@@ -286,15 +286,34 @@ static double steps_apart(const struct ms_growth_clock *clock, const uint64_t *s
     return rises > 1 ? (double)(last_rise - first_rise) / (double)(rises - 1) : 0;
 }
 
+/* A site's row. room: of each, in samples. */
+static const uint64_t *row_of(const struct ms_buffer *rows, const struct ms_sampler *sampler,
+                              uint32_t id, size_t room)
+{
+    return (const uint64_t *)rows->at + (size_t)(sampler->sites[id].samples - 1) * room;
+}
+
+/* Whether what rose only waits for the device. */
+static bool is_queue(const struct ms_sampler *sampler, uint32_t id, size_t samples_room,
+                     const struct ms_slope *slope)
+{
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
+    const size_t last = clock->count - 1, middle = slope->first + (last - slope->first) / 2;
+    const uint64_t *samples = row_of(&sampler->samples, sampler, id, samples_room);
+
+    return ms_growth_drains(&sampler->sites[id].drain, samples[last] - samples[slope->first],
+                            clock->time_ns[last] - clock->time_ns[middle]) ||
+           (sampler->ages.bytes > 0 &&
+            ms_growth_is_queue(samples, row_of(&sampler->ages, sampler, id, samples_room),
+                               slope->first, clock->count));
+}
+
 /* samples_room: the room of a site's row, in samples. */
 static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samples_room,
                       size_t behind_oom, struct ms_buffer *growing)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
-    const size_t place = (size_t)(sampler->sites[id].samples - 1) * samples_room;
-    const uint64_t *samples = (const uint64_t *)sampler->samples.at + place;
-    const uint64_t *ages =
-        sampler->ages.bytes > 0 ? (const uint64_t *)sampler->ages.at + place : NULL;
+    const uint64_t *samples = row_of(&sampler->samples, sampler, id, samples_room);
     const bool few = clock->count < MS_GROWTH_FEWEST;
     const size_t last = clock->count - 1;
     struct ms_rise rise = {0}; /* if it rose in a few steps alone */
@@ -305,7 +324,7 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samp
                   !find_pauses(clock, samples, &slope, &rise)) {
         return;
     }
-    if (ages && ms_growth_is_queue(samples, ages, slope.first, clock->count)) {
+    if (is_queue(sampler, id, samples_room, &slope)) {
         return;
     }
 

@@ -189,9 +189,25 @@ static void note_temporary(struct ms_sampler *sampler, struct ms_sampled_site *s
     sampler->to->temporary_bytes += died->bytes;
 }
 
+static void note_drain(const struct ms_growth_clock *clock, struct ms_drain *drain,
+                       const struct ms_live *died, uint64_t time_ns)
+{
+    if (died->born_ns < clock->time_ns[clock->count - 1]) {
+        /* Several threads' events may stand out of order. */
+        const uint64_t now_ns = time_ns > drain->last_ns ? time_ns : drain->last_ns;
+        const uint64_t pause_ns = drain->bytes > 0 ? now_ns - drain->last_ns : 0;
+
+        drain->first_ns = drain->bytes > 0 ? drain->first_ns : now_ns;
+        drain->last_ns = now_ns;
+        drain->longest_ns = pause_ns > drain->longest_ns ? pause_ns : drain->longest_ns;
+        drain->bytes += died->bytes;
+    }
+}
+
 void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
                      const struct ms_event *event, uint64_t time_ns)
 {
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
     struct ms_live died;
     uint8_t recorded = MS_RECORDED_NOTHING;
 
@@ -222,6 +238,9 @@ void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
     take(&sampler->scaling_bytes, site->scaling >> recorded & 1 ? died.bytes : 0);
     if (died.key && ms_rounds_let_go(sampler->rounds, &died)) {
         site->let_go_bytes += died.bytes;
+    }
+    if (died.key && clock->count > 0 && sampler->next_sample == clock->count) {
+        note_drain(clock, &site->drain, &died, time_ns);
     }
     if (died.key && died.allocation + 1 == sampler->newest) {
         note_temporary(sampler, site, &died, time_ns);

@@ -50,8 +50,9 @@ struct ms_sampled_site {
     struct ms_rise rise;   /* from call to call, since a backward pass */
     uint32_t rise_call;    /* the last call at whose beginning its bytes were taken */
     uint64_t rise_round;   /* how many passes had been completed then */
-    bool freed;            /* some of it, ever */
-    bool before_pass;      /* some of it, ever: ms_rounds_before_pass */
+    struct ms_drain drain;
+    bool freed;       /* some of it, ever */
+    bool before_pass; /* some of it, ever: ms_rounds_before_pass */
     bool judged;
     bool backward;                    /* an autograd worker's, which has no Python frames */
     uint8_t kind;                     /* for memory without another result */

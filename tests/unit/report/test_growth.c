@@ -405,6 +405,20 @@ Test(growth, of_unknown_age_is_no_queue)
     cr_expect_not(ms_growth_is_queue(rises, few_known, 0, AGED));
 }
 
+Test(growth, a_queue_of_a_short_run_drains)
+{
+    const struct ms_drain drain = {
+        .bytes = 80, .first_ns = 1000, .last_ns = 9000, .longest_ns = 1500};
+    struct ms_drain other = drain;
+
+    cr_expect(ms_growth_drains(&drain, 90, 5000));
+    cr_expect_not(ms_growth_drains(&drain, 200, 5000), "most of it stays");
+    cr_expect_not(ms_growth_drains(&drain, 90, 8001), "it goes faster than it came");
+    other.longest_ns = 7000;
+    cr_expect_not(ms_growth_drains(&other, 90, 5000), "it goes in two parts");
+    cr_expect_not(ms_growth_drains(&(struct ms_drain){0}, 90, 5000), "nothing was freed");
+}
+
 /* ---- what is longer in each step ---- */
 
 enum { OF_INPUTS, OF_RESULT, OF_BUFFER, OF_LEAK, OF_ROUNDS, ROWS };
