@@ -79,6 +79,10 @@ static inline bool ms_charge_is_block(uint64_t reason)
     return reason == MS_CHARGE_ALLOCATION || reason == MS_CHARGE_MANAGED;
 }
 
+/* Ids of blocks that no pool served begin here, far above the allocator's own ids, which count from
+ * 1. Ids have four bits to spare, with which a reader may mark what is no block (site_table.h). */
+#define MS_FIRST_FORWARDED_ID (UINT64_C(1) << 56)
+
 struct ms_event {
     uint8_t kind;   /* enum ms_event_kind */
     uint8_t device; /* CUDA ordinal, 0 to 63 */

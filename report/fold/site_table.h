@@ -3,7 +3,10 @@
 #ifndef MEMSHIM_REPORT_FOLD_SITE_TABLE_H
 #define MEMSHIM_REPORT_FOLD_SITE_TABLE_H
 
+#include <assert.h>
+
 #include "allocator/base/buffer.h"
+#include "allocator/base/event.h"
 #include "report/fold/frozen.h"
 #include "report/fold/live_set.h"
 #include "report/fold/site_moves.h"
@@ -20,6 +23,8 @@
  * by the block's id. */
 #define AWAITED_KEY (UINT64_C(1) << 61)
 #define CLAIMED_KEY (UINT64_C(1) << 60)
+
+static_assert(MS_FIRST_FORWARDED_ID < CLAIMED_KEY / 2, "a block's id is no such key");
 
 /* A site's holdings at one moment. */
 struct held {

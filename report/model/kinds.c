@@ -444,33 +444,12 @@ void ms_kinds_by_lifetime(const struct ms_kinds_ground *ground, uint8_t device, 
     }
 }
 
-/* Memory that the driver served is not followed from allocation to free (managed memory: a paged
- * optimizer's state). If it is live, it counts as kept. */
-static void judge_unfollowed(const struct ms_kinds_ground *ground, struct evidence *evidence,
-                             uint8_t device, uint32_t site, struct ms_site_kinds *kinds)
-{
-    struct ms_site_sums sums;
-
-    if (!ms_site_table_read(ground->table, device, site, &sums) || sums.at_peak_bytes == 0) {
-        return;
-    }
-    evidence->lifetime = MS_LIFETIME_KEPT;
-    evidence->lifetimes.bytes[MS_LIFETIME_KEPT] = sums.at_peak_bytes;
-
-    const struct rule *rule = rule_for(evidence);
-
-    kinds->kind = kinds->second = (uint8_t)rule->kind;
-    kinds->at_peak_bytes[rule->kind] = sums.at_peak_bytes;
-    kinds->reason = rule->reason;
-}
-
 void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32_t site,
                     struct ms_site_kinds *kinds)
 {
     struct evidence evidence;
     const char *reasons[MS_KIND_COUNT] = {[MS_KIND_UNKNOWN] =
                                               "its memory has no lifetimes that memshim tracks"};
-    bool followed = false;
 
     *kinds = (struct ms_site_kinds){0};
     gather(&evidence, ground, device, site);
@@ -478,7 +457,6 @@ void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32
         if (evidence.lifetimes.bytes[lifetime] == 0) {
             continue;
         }
-        followed = true;
         evidence.lifetime = (enum ms_lifetime)lifetime;
 
         const struct rule *rule = rule_for(&evidence);
@@ -488,7 +466,4 @@ void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32
         reasons[rule->kind] = rule->reason;
     }
     choose(kinds, reasons);
-    if (!followed) {
-        judge_unfollowed(ground, &evidence, device, site, kinds);
-    }
 }

@@ -11,11 +11,7 @@
 #include "shim/process/session.h"
 #include "shim/sites/site.h"
 
-/* Ids of blocks that no pool served. They lie far above the allocator's own ids, which count from
- * 1. */
-#define FIRST_FORWARDED_ID (1ULL << 62)
-
-static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
+static _Atomic uint64_t last_forwarded_id = MS_FIRST_FORWARDED_ID;
 
 /* The block in which this thread's last tensor was allocated; valid until a block is freed. */
 static _Atomic uint64_t forwarded_frees;

@@ -240,8 +240,8 @@ static void add_kinds(struct ms_json *json, const struct ms_model *model, int de
 
     ms_kind_rows(model, device, rows, all);
     for (int i = 0; i < MS_KIND_ROWS; i++) {
-        if (all[i].sites == 0 && all[i].at_peak_bytes == 0 && all[i].driver_at_peak_bytes == 0 &&
-            all[i].driver_bytes == 0) {
+        if (all[i].sites == 0 && all[i].at_peak_bytes == 0 && all[i].live_bytes == 0 &&
+            all[i].driver_at_peak_bytes == 0 && all[i].driver_bytes == 0) {
             continue;
         }
         ms_json_open(json, NULL, '{');

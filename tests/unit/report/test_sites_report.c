@@ -367,6 +367,53 @@ Test(sites_report, kinds_of_what_the_driver_holds)
     ms_model_delete(model);
 }
 
+static uint64_t sum_of_live(const struct ms_kind_row kinds[MS_KIND_ROWS])
+{
+    uint64_t live = 0;
+
+    for (int i = 0; i < MS_KIND_ROWS; i++) {
+        live += kinds[i].live_bytes;
+    }
+    return live;
+}
+
+/* A paged optimizer's state, if it is asked for after the peak and the run ends. */
+Test(sites_report, managed_memory_that_came_after_the_peak_has_a_kind)
+{
+    const uint64_t addr = 0x7e0000000000;
+    ms_trace_t *trace = begin();
+    struct ms_kind_row kinds[MS_KIND_ROWS];
+    struct ms_buffer rows = {0};
+
+    born(trace, 10, 100 * MIB, 3);
+    tell(trace, (struct ms_event){.kind = MS_EVENT_TENSOR_FREE, .id = 10, .bytes = 100 * MIB});
+    tell(trace, (struct ms_event){.kind = MS_EVENT_CHARGE,
+                                  .owner = MS_OWNER_FORWARDED,
+                                  .addr = addr,
+                                  .bytes = 8 * MIB,
+                                  .site = 5,
+                                  .aux = MS_CHARGE_MANAGED});
+    tell(trace, (struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC,
+                                  .owner = MS_OWNER_FORWARDED,
+                                  .id = MS_FIRST_FORWARDED_ID,
+                                  .addr = addr,
+                                  .bytes = 8 * MIB,
+                                  .site = 5});
+    ms_trace_close(trace, true, 0);
+
+    struct ms_model *model = must_read(ms_trace_dir(trace));
+    char *json = formatted(model, ms_format_json);
+
+    ms_site_rows(model, 0, &rows);
+    ms_kind_rows(model, 0, &rows, kinds);
+    ms_buffer_free(&rows);
+    cr_assert_eq(sum_of_live(kinds), 8 * MIB);
+    cr_assert_eq(row_named(kinds, "optimizer state").live_bytes, 8 * MIB);
+    cr_assert_not_null(strstr(json, "\"kind\": \"optimizer state\""), "%s", json);
+    free(json);
+    ms_model_delete(model);
+}
+
 /* A pass of which no allocation was sampled is not seen: counted steps would be too few. */
 Test(sites_report, steps_are_not_counted_in_what_was_sampled)
 {
