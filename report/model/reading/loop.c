@@ -320,9 +320,9 @@ void ms_loop_call(ms_loop_t *loop, uint64_t line)
 
 /* ---- afterwards ---- */
 
-/* Whether most calls of compiled functions are this line's, and no other line has as many turns.
- * Then it counts for nothing how much was asked for before: compiling may ask for more than all
- * steps. */
+/* Whether most calls of compiled functions are this line's, and no other line has more turns, but
+ * for the first ones, which may have passed through another line. Then it counts for nothing how
+ * much was asked for before: compiling may ask for more than all steps. */
 static bool is_most_called(const struct order *order, const struct anchor *anchor)
 {
     uint64_t most = 0;
@@ -335,7 +335,7 @@ static bool is_most_called(const struct order *order, const struct anchor *ancho
 
         most = other != anchor && other->turns.count > most ? other->turns.count : most;
     }
-    return anchor->turns.count >= order->calls / 2 && anchor->turns.count > most;
+    return anchor->turns.count >= order->calls / 2 && anchor->turns.count + WARM_UP > most;
 }
 
 /* Whether the line recurs over most of the run's turns and requests. A step that is one call of a

@@ -254,6 +254,31 @@ Test(order, compiling_may_ask_for_more_than_all_steps)
     cr_assert_eq(found.count, 40);
 }
 
+/* Keras's fit with a callback that makes something after each batch. The program's own line called
+ * functions before the first step, too; and the first call, which traces, is reached in another
+ * way. */
+Test(order, a_callback_beside_the_calls_hides_no_steps)
+{
+    const uint32_t before = ms_definitions_site(known.definitions, LOOP_PACKAGE)->python;
+    const uint32_t line = ms_definitions_site(known.definitions, LOOP_PACKAGE_UPDATE)->python;
+
+    ask(LOOP_PARAMETER, 100);
+    for (int i = 0; i < 4; i++) { /* they compile */
+        ms_loop_call(loop, before);
+        ask(LOOP_PACKAGE, 100);
+    }
+    ask(LOOP_KEPT, 1);
+    for (int step = 1; step < 40; step++) {
+        ms_loop_call(loop, line);
+        ask(LOOP_PACKAGE_UPDATE, 10);
+        ask(LOOP_KEPT, 1);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 39);
+    cr_assert_eq(found.site, LOOP_PACKAGE_UPDATE);
+    cr_assert_eq(found.confidence, 1);
+}
+
 Test(order, calls_after_a_longer_loop_are_no_steps)
 {
     const uint32_t line = ms_definitions_site(known.definitions, LOOP_KEPT)->python;
