@@ -117,6 +117,10 @@ class Doctor(ProcessTest):
         self.assertIn("this driver cannot put host memory", says)
         self.assertTrue(device["managed_at_birth"])
 
+    def test_host_chunks_where_what_no_host_wrote_is_zero(self) -> None:
+        report = self.ask(SIMGPU_VALUES="zeros")
+        self.assertTrue(report["devices"][0]["spill_proved"], "what was set, and copied, is read")
+
     def test_host_chunks_that_fault(self) -> None:
         report = self.ask(SIMGPU_FAIL="cuMemcpyDtoD@2=700")
         device = report["devices"][0]

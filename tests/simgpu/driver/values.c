@@ -27,7 +27,8 @@ struct spans {
 
 static struct spans written; /* by a host, or received from another rank's such memory, or computed
                                 from such memory */
-static struct spans filled;  /* by a memset: the program may read what kernels then add to it */
+static struct spans filled;  /* by a memset, or copied from such memory: the program may read what
+                                kernels then add to it */
 static struct spans wrong;   /* where a host reads whether something went wrong */
 static struct spans fine;    /* where a host reads whether all is well */
 
@@ -351,9 +352,13 @@ void sim_values_copy(struct sim_copy *copy, struct sim_location to, struct sim_l
         return;
     }
     bool known = is_host(from) || holds(&written, source, source + from_bytes);
+    bool is_filled = !is_host(from) && holds(&filled, source, source + from_bytes);
     copy->is_moved = sim_copy_is_dropped(copy) && known && (!is_host(from) || is_object(to_bytes));
     if (!is_host(to)) {
         note((uint64_t)copy->to, to_bytes, known && !sim_copy_is_dropped(copy));
+        if (is_filled && !sim_copy_is_dropped(copy)) {
+            add(&filled, (uint64_t)copy->to, (uint64_t)copy->to + to_bytes);
+        }
     } else if (!known) {
         copy->answer = answer_to(source, from_bytes);
         tell(from.device, copy->from, copy->width * copy->height * copy->depth);
