@@ -31,15 +31,19 @@ class Program:
     arguments: Sequence[str] = ()
     ranks: int = 0  # under torchrun
     settings: Mapping[str, object] = field(default_factory=dict)
+    before: Sequence[str] = ()  # words that its command line begins with
 
     def alone(self) -> harness.Result:
-        return harness.run(self.source, *self.arguments, ranks=self.ranks, **self.settings)
+        return harness.run(
+            self.source, *self.arguments, ranks=self.ranks, before=self.before, **self.settings
+        )
 
     def under_memshim(self, **more: object) -> harness.Job:
         return harness.run_memshim(
             self.source,
             *self.arguments,
             ranks=self.ranks,
+            before=self.before,
             **{**self.settings, **more},
         )
 
@@ -68,11 +72,15 @@ class Ordinary(unittest.TestCase):
         line: str,
         each: int,
         refused: str,
+        unseen: int = 0,
+        near: float = 0,
     ) -> dict[str, Any]:
         """Its report; of several ranks, the first one's.
 
         line: words of the line that keeps `each` bytes more, in a step or now and then.
         refused: words of the framework's error where memory runs out.
+        unseen: so many steps may be missing. near: by what part the peak may differ from the
+        framework's own.
         """
         alone = self.results_of(program.alone())
         job = program.under_memshim()
@@ -81,10 +89,11 @@ class Ordinary(unittest.TestCase):
         for end, report in zip(ends_of(job.result), reports, strict=True):
             device = report["devices"][0]
             if end["peak_bytes"] is not None:
-                self.assertEqual(device["peak_live_bytes"], end["peak_bytes"])
+                peak = end["peak_bytes"]
+                self.assertAlmostEqual(device["peak_live_bytes"], peak, delta=near * peak)
             self.assert_named(report)
             found = report["steps"]
-            self.assertEqual(found["count"], steps, found)
+            self.assertIn(found["count"], range(steps - unseen, steps + 1), found)
             self.assert_leak(device, program.line_of(line), each)
         self.check_cap(program, reports[0]["devices"][0], refused)
         self.check_spill(program, reports[0]["devices"][0], alone)

@@ -64,6 +64,12 @@ import json, sys
 import numpy
 import tensorflow as tf
 
+class Keeps(tf.keras.callbacks.Callback):
+    kept = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.kept.append(tf.zeros((2 << 20,)))  # 8 MiB
+
 def make():
     layers = [tf.keras.layers.Dense(1024, activation="tanh") for _ in range(8)]
     model = tf.keras.Sequential([tf.keras.Input((1024,)), *layers])
@@ -74,7 +80,8 @@ def make():
 def main():
     model = make()
     x = numpy.ones((20480, 1024), "float32")
-    history = model.fit(x, x, batch_size=512, epochs=2, verbose=0)
+    callbacks = [Keeps()] if "leak" in sys.argv else []
+    history = model.fit(x, x, batch_size=512, epochs=2, verbose=0, callbacks=callbacks)
     stats = tf.config.experimental.get_memory_info("GPU:0")
     print(json.dumps({"event": "end", "peak_bytes": stats["peak"],
                       "losses": len(history.history["loss"])}))
@@ -172,6 +179,18 @@ class Scripts(Ordinary):
             line="kept.append",
             each=8 * MIB,
             refused="ResourceExhausted",
+        )
+        self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
+
+    def test_keras(self) -> None:
+        report = self.check_script(
+            Program(KERAS, ("leak",), settings=QUIET),
+            steps=80,
+            line="self.kept.append",
+            each=8 * MIB,
+            refused="ResourceExhausted",
+            unseen=1,  # the call that traces
+            near=0.01,
         )
         self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
 

@@ -206,21 +206,29 @@ def script_text(source: str) -> str:
     return before + textwrap.dedent(source)
 
 
+def preloading(library: Path) -> list[str]:
+    """The beginning of a command line: this library comes before all others, memshim's too."""
+    return ["sh", "-c", f'LD_PRELOAD={library}:$LD_PRELOAD exec "$@"', "sh"]
+
+
 def run(
     source: str,
     *arguments: str,
     ranks: int = 0,
     preload: Preload = None,
+    before: Sequence[str] = (),
     timeout_s: float = TIMEOUT_S,
     **settings: object,
 ) -> Result:
-    """Runs Python source text; with `ranks`, as that many ranks under torchrun."""
+    """Runs Python source text; with `ranks`, as that many ranks under torchrun.
+
+    before: words that the command line begins with."""
     with tempfile.TemporaryDirectory(prefix="memshim-test.", ignore_cleanup_errors=True) as folder:
         script = Path(folder) / "script.py"
         script.write_text(script_text(source))
         start = torchrun(ranks) if ranks else [sys.executable]
         return run_command(
-            [*start, script, *arguments],
+            [*before, *start, script, *arguments],
             preload=preload,
             cwd=Path(folder),
             timeout_s=timeout_s,
@@ -263,6 +271,7 @@ def run_memshim(
     *arguments: str,
     ranks: int = 0,
     python: Sequence[str] = (),
+    before: Sequence[str] = (),
     timeout_s: float = TIMEOUT_S,
     **settings: Any,
 ) -> Job:
@@ -272,7 +281,7 @@ def run_memshim(
         script.write_text(script_text(source))
         start = torchrun(ranks) if ranks else [sys.executable, *python]
         result = run_command(
-            [CLI, "run", "--", *start, script, *arguments],
+            [CLI, "run", "--", *before, *start, script, *arguments],
             cwd=Path(folder),
             timeout_s=timeout_s,
             MEMSHIM_OUTPUT=f"{folder}/out",

@@ -332,13 +332,19 @@ class Loops(Ordinary):
     """tests/workloads/trainers.py in each loop and with each optimizer, where its model keeps 8 MiB
     of each call."""
 
-    def check(self, *arguments: str, ranks: int = 0) -> None:
+    def check(self, *arguments: str, ranks: int = 0, zeros: bool = False, steps: int = 12) -> None:
+        """zeros: as run() has it."""
         # Nothing may stand before that line but words of a document.
         source = SCRIPT.read_text().replace("from __future__ import annotations", "", 1)
-        settings = {"SIMGPU_CONTENTS": "none", "SIMGPU_DEVICES": max(ranks, 1)}
+        settings = {
+            "SIMGPU_CONTENTS": "none",
+            "SIMGPU_DEVICES": max(ranks, 1),
+            "SIMGPU_VALUES": "zeros" if zeros else None,
+        }
+        before = harness.preloading(READERS) if zeros else ()
         self.check_script(
-            Program(source, (*LEAKING, *arguments), ranks, settings),
-            steps=12,
+            Program(source, (*LEAKING, "--steps", str(steps), *arguments), ranks, settings, before),
+            steps=steps,
             line="self.kept.append",
             each=8 * MIB,
             refused="CUDA out of memory",
@@ -368,6 +374,24 @@ class Loops(Ordinary):
     @needs("bitsandbytes")
     def test_bitsandbytes(self) -> None:
         self.check("--optimizer", "AdamW8bit")
+
+    @needs("bitsandbytes")
+    def test_bitsandbytes_with_paged_state(self) -> None:
+        self.check("--optimizer", "PagedAdamW8bit")
+
+    @unittest.skipUnless(importlib.util.find_spec("triton"), "Triton is not installed")
+    def test_compiled_by_inductor(self) -> None:
+        """Dynamo compiles the model anew for each length of what it keeps. It gives up after eight,
+        and only then does that line ask for it."""
+        self.check("--compile", steps=40)
+
+    @needs("deepspeed")
+    def test_zero_2(self) -> None:
+        self.check("--loop", "deepspeed", "--stage", "2", ranks=2, zeros=True)
+
+    @needs("deepspeed")
+    def test_zero_3(self) -> None:
+        self.check("--loop", "deepspeed", "--stage", "3", ranks=2, zeros=True)
 
 
 if __name__ == "__main__":
