@@ -81,9 +81,9 @@ static uint64_t count_whole(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 }
 
 /* Not where somebody changes backing, who may wait for work, and sees what is done. */
-static void see_what_is_done(struct ms_pool *pool) MS_NO_THREAD_SAFETY
+static void see_what_is_done(struct ms_pool *pool)
 {
-    if (ms_lock_try(&pool->growth)) {
+    if (ms_growth_try(pool)) {
         if (!ms_device_captures(pool->ops)) {
             ms_fences_take(pool, false);
             (void)ms_fences_poll(pool);

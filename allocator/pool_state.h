@@ -13,6 +13,7 @@
 #include "allocator/backing/epochs.h"
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/victims.h"
+#include "allocator/base/cancel.h"
 #include "allocator/base/containers/slab.h"
 #include "allocator/base/locks/lock.h"
 #include "allocator/pool.h"
@@ -51,6 +52,9 @@ struct ms_pool {
 
     ms_lock_t state;
     ms_lock_t growth;
+    /* Of the thread that holds the growth lock. It cannot be cancelled (cancel.h), because it waits
+     * and asks the host there. */
+    int cancellation;
 
     struct ms_block_index index MS_GUARDED_BY(ms_state_role);
     struct ms_orders orders MS_GUARDED_BY(ms_state_role);
@@ -112,13 +116,30 @@ static inline void ms_state_release(struct ms_pool *pool)
 static inline void ms_growth_acquire_at(struct ms_pool *pool, const char *place)
     MS_ACQUIRE(ms_growth_role) MS_NO_THREAD_SAFETY
 {
+    const int before = ms_cancel_hold();
     ms_lock_acquire_at(&pool->growth, place);
+    pool->cancellation = before;
+}
+
+static inline bool ms_growth_try(struct ms_pool *pool)
+    MS_TRY_ACQUIRE(true, ms_growth_role) MS_NO_THREAD_SAFETY
+{
+    const int before = ms_cancel_hold();
+    const bool taken = ms_lock_try(&pool->growth);
+    if (taken) {
+        pool->cancellation = before;
+    } else {
+        ms_cancel_let(before);
+    }
+    return taken;
 }
 
 static inline void ms_growth_release(struct ms_pool *pool)
     MS_RELEASE(ms_growth_role) MS_NO_THREAD_SAFETY
 {
+    const int before = pool->cancellation;
     ms_lock_release(&pool->growth);
+    ms_cancel_let(before);
 }
 
 #define ms_state_acquire(pool)  ms_state_acquire_at((pool), MS_PLACE)

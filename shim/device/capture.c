@@ -4,7 +4,6 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "allocator/base/cancel.h"
 #include "shim/device/device.h"
@@ -59,7 +58,7 @@ static void announce(void)
         if (tries < HOLD_OFF_YIELDS) {
             sched_yield();
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = HOLD_OFF_NAP_NS}, NULL);
+            ms_nap(HOLD_OFF_NAP_NS);
         }
     }
     ms_cancel_let(cancellation);

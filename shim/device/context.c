@@ -4,8 +4,8 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/device/capture.h"
 #include "shim/device/device.h"
@@ -266,7 +266,7 @@ struct ms_context *ms_context_any_awaited(const struct ms_device *device)
 {
     struct ms_context *any = ms_context_any_used(device);
     for (unsigned naps = 0; any == NULL && naps < CLOSING_NAPS && ms_context_any(device); naps++) {
-        nanosleep(&(struct timespec){.tv_nsec = CLOSING_NAP_NS}, NULL);
+        ms_nap(CLOSING_NAP_NS);
         any = ms_context_any_used(device);
     }
     return any;
@@ -282,7 +282,7 @@ void ms_context_close(struct ms_context *context)
         sched_yield();
     }
     for (unsigned i = 0; i < CLOSE_NAPS && atomic_load(&context->users) != 0; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = CLOSE_NAP_NS}, NULL);
+        ms_nap(CLOSE_NAP_NS);
     }
     if (atomic_load(&context->users) != 0) {
         MS_LOG_ONCE(MS_LOG_WARN,
@@ -331,6 +331,7 @@ bool ms_scope_enter_context(struct ms_context *context, struct ms_scope *scope)
         return false;
     }
     scope->used = context;
+    scope->cancellation = ms_cancel_hold();
     relax_captures(scope);
     if (ms_driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context->handle) {
         scope->pushed = ms_driver()->cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
@@ -349,6 +350,7 @@ void ms_scope_enter(const struct ms_device *device, struct ms_scope *scope)
     }
     scope->used = ms_context_any_used(device);
     if (scope->used) {
+        scope->cancellation = ms_cancel_hold();
         scope->pushed = ms_driver()->cuCtxPushCurrent_v2(scope->used->handle) == CUDA_SUCCESS;
     }
 }
@@ -364,5 +366,6 @@ void ms_scope_leave(struct ms_scope *scope)
     }
     if (scope->used) {
         ms_context_leave(scope->used);
+        ms_cancel_let(scope->cancellation);
     }
 }

@@ -133,13 +133,15 @@ void ms_context_make_current(const struct ms_device *device);
  * permits calls that a capture in global mode would refuse (cuda.h,
  * cuThreadExchangeStreamCaptureMode). A device without any context gets none, because the calls on
  * virtual memory need none. A context that the scope made current is in use until ms_scope_leave,
- * which restores everything. ms_scope_enter_context returns false, and nothing is to be left, if
- * the context cannot be used. */
+ * which restores everything. Until then the thread cannot be cancelled (cancel.h).
+ * ms_scope_enter_context returns false, and nothing is to be left, if the context cannot be used.
+ */
 struct ms_scope {
     struct ms_context *used; /* null: none */
     bool pushed;
     bool exchanged;
     CUstreamCaptureMode mode;
+    int cancellation;
 };
 void ms_scope_enter(const struct ms_device *device, struct ms_scope *scope);
 bool ms_scope_enter_context(struct ms_context *context, struct ms_scope *scope);

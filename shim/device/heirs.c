@@ -2,8 +2,7 @@
 /* Queues the work of destroyed streams behind a stream that lives on. */
 #include "shim/device/heirs.h"
 
-#include <time.h>
-
+#include "allocator/base/cancel.h"
 #include "allocator/base/clock.h"
 #include "shim/device/capture.h"
 #include "shim/driver/driver.h"
@@ -80,7 +79,7 @@ void ms_heirs_take(struct ms_context *context, ms_stream_t stream)
         uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
         if (has_work(use.handle) && !hand_over(context, use.handle)) {
             while (has_work(use.handle) && ms_clock_ns() < end_ns) {
-                nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+                ms_nap(NAP_NS);
             }
         }
         ms_stream_leave(&use);

@@ -2,8 +2,6 @@
 /* Measures what the driver takes, and charges contexts for it. */
 #include "shim/device/overhead.h"
 
-#include <time.h>
-
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/cancel.h"
 #include "allocator/base/locks/lock.h"
@@ -199,10 +197,9 @@ static uint64_t surplus_bytes(struct ms_device *device)
 /* The least of several samples, because a chunk that is being released counts a moment too long. */
 static uint64_t lasting_surplus_bytes(struct ms_device *device)
 {
-    const struct timespec apart = {.tv_nsec = SAMPLES_APART_NS};
     uint64_t surplus = surplus_bytes(device);
     for (int i = 1; i < SAMPLES && surplus != 0; i++) {
-        (void)nanosleep(&apart, NULL);
+        ms_nap(SAMPLES_APART_NS);
         uint64_t now = surplus_bytes(device);
         surplus = now < surplus ? now : surplus;
     }

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/containers/chains.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/device/capture.h"
@@ -452,7 +452,7 @@ static bool left_to_users(struct stream *s, CUresult (*real)(CUstream))
         if (!used || leave) {
             return leave;
         }
-        nanosleep(&(struct timespec){.tv_nsec = DESTROY_NAP_NS}, NULL);
+        ms_nap(DESTROY_NAP_NS);
     }
 }
 

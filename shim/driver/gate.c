@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "allocator/base/cancel.h"
@@ -239,7 +238,7 @@ static bool all_left(uint64_t timeout_ns)
         if (tries < YIELDS) {
             sched_yield();
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+            ms_nap(NAP_NS);
         }
     }
     return true;

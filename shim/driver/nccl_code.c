@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "allocator/base/cancel.h"
+
 #define ENTRY "ncclCommInitRank" /* the first call of every user of NCCL (nccl.h) */
 
 struct function {
@@ -145,7 +147,9 @@ static struct ms_nccl_code *collect(const struct symbols *symbols, uintptr_t bas
 const struct ms_nccl_code *ms_nccl_linked(const struct ms_loaded_elf *elf)
 {
     struct symbols symbols;
+    const int cancellation = ms_cancel_hold();
     struct file file = map_file(elf->path);
+    ms_cancel_let(cancellation);
     const struct ms_nccl_code *code = NULL;
     if (file.at && find_symbols(&file, &symbols)) {
         code = collect(&symbols, elf->base);

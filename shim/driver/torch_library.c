@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/cancel.h"
 #include "shim/driver/elf.h"
 #include "shim/process/hot.h"
 #include "shim/process/session.h"
@@ -24,6 +25,7 @@ static void note_version(const char *libc10_path)
     const char *slash = strrchr(libc10_path, '/');
     (void)snprintf(path, sizeof(path), "%.*s/../version.py",
                    slash != NULL ? (int)(slash - libc10_path) : 0, libc10_path);
+    const int cancellation = ms_cancel_hold();
     FILE *file = fopen(path, "re");
     while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
         if (strncmp(line, key, strlen(key)) == 0) {
@@ -36,6 +38,7 @@ static void note_version(const char *libc10_path)
     if (file != NULL) {
         (void)fclose(file);
     }
+    ms_cancel_let(cancellation);
 }
 
 /* Without dlopen and dlsym: PyTorch's lock is held here, and the loader's may be held by a thread

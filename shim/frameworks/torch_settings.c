@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/caller.h"
 #include "shim/driver/next_dlsym.h"
@@ -146,12 +147,14 @@ static bool devices_can_map(void)
 static bool devices_could_map(void)
 {
     static int answer; /* guarded by asking: 0 not asked, 1 all can, 2 not all can */
+    const int cancellation = ms_cancel_hold();
     ms_lock_acquire(MS_LOCK(SETTINGS));
     if (answer == 0) {
         answer = devices_can_map() ? 1 : 2;
     }
     bool can = answer == 1;
     ms_lock_release(MS_LOCK(SETTINGS));
+    ms_cancel_let(cancellation);
     return can;
 }
 

@@ -11,9 +11,9 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/clock.h"
 #include "shim/group/alive.h"
 
@@ -68,13 +68,13 @@ bool ms_group_name_of(const char *path, char *name, size_t name_bytes)
 static bool lock(int fd)
 {
     const uint64_t end_ns = ms_clock_ns() + LOCK_WAIT_NS;
-    struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
+    uint64_t nap_ns = FIRST_NAP_NS;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if ((errno != EWOULDBLOCK && errno != EINTR) || ms_clock_ns() >= end_ns) {
             return false;
         }
-        (void)nanosleep(&nap, NULL);
-        nap.tv_nsec = 2 * nap.tv_nsec < LONGEST_NAP_NS ? 2 * nap.tv_nsec : LONGEST_NAP_NS;
+        ms_nap(nap_ns);
+        nap_ns = 2 * nap_ns < LONGEST_NAP_NS ? 2 * nap_ns : LONGEST_NAP_NS;
     }
     return true;
 }
@@ -150,9 +150,14 @@ static const char *open_once(const char *path, bool make, struct ms_group_file *
 
 bool ms_group_file_open(const char *path, bool make, struct ms_group_file *file, const char **why)
 {
+    const int cancellation = ms_cancel_hold();
     *why = "";
     for (int turn = 0; turn < OPEN_TURNS && *why != NULL && **why == '\0'; turn++) {
         *why = open_once(path, make, file);
+    }
+    file->cancellation = cancellation;
+    if (*why != NULL) {
+        ms_cancel_let(cancellation);
     }
     return *why == NULL;
 }
@@ -165,6 +170,7 @@ void ms_group_file_close(struct ms_group_file *file, bool keep)
     if (!keep) {
         (void)munmap(file->region, sizeof *file->region);
     }
+    ms_cancel_let(file->cancellation);
 }
 
 /* ---- members that have ended ---- */

@@ -20,12 +20,13 @@ bool ms_group_path(const char *folder, const char *name, const uint8_t uuid[16],
 struct ms_group_file {
     int fd;
     struct ms_group_region *region;
-    bool made; /* new, and all zero */
+    bool made;        /* new, and all zero */
+    int cancellation; /* of the thread, which has it open */
 };
 
 /* Opens the file (with `make`: makes it if need be), locks and maps it. False, with *why: there is
  * no such file, it is not ours alone, or there is no memory for it. Waits for the lock for two
- * seconds at most. */
+ * seconds at most. The thread cannot be cancelled (pthread_cancel) until it closes it. */
 bool ms_group_file_open(const char *path, bool make, struct ms_group_file *file, const char **why);
 
 /* Unlocks it, and unmaps it unless the caller keeps the region. */

@@ -7,6 +7,7 @@
 
 #include "allocator/arenas/proxy.h"
 #include "allocator/base/arithmetic.h"
+#include "allocator/base/cancel.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "report/trace/verdict.h"
@@ -278,8 +279,10 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
     }
     state->other_process_bytes =
         used_bytes > state->charged_bytes ? used_bytes - state->charged_bytes : 0;
+    const int cancellation = ms_cancel_hold(); /* the host's files are read */
     ms_device_others(device, &state->others);
     fill_limit(device, state);
+    ms_cancel_let(cancellation);
     if (device->group != NULL) {
         fill_shared(device, state);
     }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "allocator/base/cancel.h"
 #include "shim/process/guard.h"
 #include "shim/process/session.h"
 
@@ -70,6 +71,7 @@ static void in_parent(void)
  * to the parent, so the child records nothing. A program that it execs starts anew. */
 static void leave_alone(void)
 {
+    const int cancellation = ms_cancel_hold();
     ms_process_make_inert();
     ms_session_fork_child();
     for (const struct ms_fork_part *part = atomic_load(&parts); part != NULL; part = part->next) {
@@ -77,6 +79,7 @@ static void leave_alone(void)
             part->in_child();
         }
     }
+    ms_cancel_let(cancellation);
 }
 
 /* The child has only this thread, so no other thread holds a lock. Forks may not be watched yet;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/driver.h"
 #include "shim/sharing/export_table.h"
@@ -63,6 +64,14 @@ static bool add_chunk(void *ctx, ms_handle_t chunk, uint64_t bytes)
     return true;
 }
 
+static bool share(struct ms_share_key *block)
+{
+    const int cancellation = ms_cancel_hold();
+    const bool shared = ms_listener_start(&process) && ms_share_key_make(block);
+    ms_cancel_let(cancellation);
+    return shared;
+}
+
 static CUresult describe(struct ms_export *export, CUdeviceptr_v2 addr)
 {
     const struct ms_chunk_visitor visitor = {.visit = add_chunk, .ctx = export};
@@ -72,7 +81,7 @@ static CUresult describe(struct ms_export *export, CUdeviceptr_v2 addr)
     if (status != MS_OK) {
         return ms_result_from(status);
     }
-    if (!ms_listener_start(&process) || !ms_share_key_make(&export->name.block)) {
+    if (!share(&export->name.block)) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
     export->block_id = block.id;

@@ -9,9 +9,9 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/clock.h"
 #include "shim/group/file.h"
 #include "shim/group/socket.h"
@@ -85,13 +85,12 @@ void ms_share_unlist(const struct ms_share_key *process)
 static bool connect_to(int fd, const struct sockaddr_un *address, socklen_t length,
                        uint64_t deadline_ns)
 {
-    const struct timespec pause = {.tv_nsec = 2000000};
     /* EAGAIN: too many connections wait there already (connect(2)). poll cannot wait for that. */
     while (connect(fd, (const struct sockaddr *)address, length) != 0) {
         if ((errno != EAGAIN && errno != EINTR) || ms_clock_ns() >= deadline_ns) {
             return false;
         }
-        (void)nanosleep(&pause, NULL);
+        ms_nap(UINT64_C(2000000));
     }
     return true;
 }

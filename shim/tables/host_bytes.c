@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator/base/cancel.h"
 #include "shim/tables/identity.h"
 
 #define STAYS_BYTES (2ULL << 30)
@@ -186,7 +187,7 @@ static bool read_available(int root, uint64_t *bytes)
 
 bool ms_host_measure(const char *root, uint64_t *available_bytes)
 {
-    const int error = errno;
+    const int error = errno, cancellation = ms_cancel_hold();
     int folder = open_root(root);
     bool known = read_available(folder, available_bytes);
     uint64_t in_groups = left_in_groups(folder);
@@ -194,6 +195,7 @@ bool ms_host_measure(const char *root, uint64_t *available_bytes)
     if (in_groups < *available_bytes) {
         *available_bytes = in_groups;
     }
+    ms_cancel_let(cancellation);
     errno = error;
     return known;
 }

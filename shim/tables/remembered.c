@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/own_folder.h"
 #include "allocator/base/path.h"
 #include "shim/tables/identity.h"
@@ -125,7 +125,6 @@ bool ms_remembered_is_key(const char *name)
 bool ms_remembered_lock(struct ms_remembered *remembered, const char *key, int wait_ms)
 {
     char name[MS_REMEMBERED_KEY_BYTES + sizeof(LOCK_END)];
-    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     (void)snprintf(name, sizeof(name), "%s" LOCK_END, key);
     int lock = openat(remembered->folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                       S_IRUSR | S_IWUSR);
@@ -138,7 +137,7 @@ bool ms_remembered_lock(struct ms_remembered *remembered, const char *key, int w
             (void)close(lock);
             return false;
         }
-        (void)nanosleep(&pause, NULL);
+        ms_nap(POLL_MS * UINT64_C(1000000));
     }
     return false;
 }

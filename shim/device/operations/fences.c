@@ -13,7 +13,6 @@
 #include "shim/device/operations/fences.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "allocator/base/cancel.h"
 #include "allocator/base/clock.h"
@@ -330,8 +329,7 @@ static ms_status_t wait_for(void *ctx, ms_fence_t fence, uint64_t timeout_ns)
             return status;
         }
         uint64_t rest = timeout_ns - waited;
-        struct timespec nap = {.tv_nsec = (long)(nap_ns < rest ? nap_ns : rest)};
-        nanosleep(&nap, NULL);
+        ms_nap(nap_ns < rest ? nap_ns : rest);
         nap_ns = nap_ns * 2 < LONGEST_NAP_NS ? nap_ns * 2 : LONGEST_NAP_NS;
     }
 }
@@ -429,7 +427,7 @@ static CUresult wait_until_done(struct fence *fence)
         result = check(fence);
     }
     while (result == CUDA_ERROR_NOT_READY) {
-        nanosleep(&(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
+        ms_nap(nap_ns);
         nap_ns = nap_ns * 2 < LONGEST_NAP_NS ? nap_ns * 2 : LONGEST_NAP_NS;
         result = check(fence);
     }

@@ -7,7 +7,6 @@
  * queue work all the time would never let it drain. */
 #include "shim/device/operations/standstill.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include "allocator/base/cancel.h"
@@ -95,7 +94,7 @@ static bool lock_until(uint64_t end_ns) MS_TRY_ACQUIRE(true, *MS_LOCK(STANDSTILL
         if (left_ns(end_ns) == 0) {
             return false;
         }
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        ms_nap(NAP_NS);
     }
     return true;
 }
@@ -128,7 +127,7 @@ static bool stream_empty(ms_stream_t stream, struct standstill_trial *trial)
         if (phase_left_ns(trial) == 0) {
             return false;
         }
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        ms_nap(NAP_NS);
         waited = true;
     }
     if (waited) {
