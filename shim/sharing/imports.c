@@ -26,12 +26,14 @@ struct import {
     uint64_t whole_bytes;  /* of the reservation; 0: none yet */
     uint64_t offset_bytes; /* offset of the block from base */
     uint64_t opens, id;
-    bool marked; /* under SHARING */
+    uint64_t opening; /* number of the last one, among all of the process */
+    bool marked;      /* under SHARING */
 };
 
 /* Changed under both IMPORTS and SHARING, read under either. */
 static struct import *imports;
 static _Atomic unsigned import_count;
+static uint64_t openings MS_GUARDED_BY(*MS_LOCK(IMPORTS));
 
 static CUdeviceptr_v2 begin_of(const struct import *import)
 {
@@ -228,6 +230,7 @@ CUresult ms_imports_open(struct ms_context *context, const CUipcMemHandle_v1 *ha
     }
     if (result == CUDA_SUCCESS) {
         import->opens++;
+        import->opening = ++openings;
         *out = begin_of(import);
     }
     ms_lock_release(MS_LOCK(IMPORTS));
@@ -250,20 +253,45 @@ static void unlink_and_end(struct import **at)
     free(import);
 }
 
+static struct import **opened_at(CUdeviceptr_v2 addr)
+{
+    struct import **at = &imports;
+    while (*at && begin_of(*at) != addr) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+/* Nothing may be unmapped while work uses it. That is waited for without the lock, because the work
+ * may wait for what another thread opens. Where the block was opened again meanwhile, there may be
+ * newer work. */
+static struct import **await_work(CUdeviceptr_v2 addr, CUresult *result)
+    MS_REQUIRES(*MS_LOCK(IMPORTS))
+{
+    struct import **at = opened_at(addr);
+    uint64_t waited = 0;
+    *result = CUDA_SUCCESS;
+    while (*result == CUDA_SUCCESS && *at && (*at)->opens == 1 && (*at)->opening != waited) {
+        const struct ms_device *device = (*at)->context->device;
+        waited = (*at)->opening;
+        ms_lock_release(MS_LOCK(IMPORTS));
+        *result = ms_fences_wait_for_work(device);
+        ms_lock_acquire(MS_LOCK(IMPORTS));
+        at = opened_at(addr);
+    }
+    return at;
+}
+
 static CUresult close_once(struct import **at)
 {
-    struct import *import = *at;
-    if (import->opens > 1) {
-        import->opens--;
+    if (--(*at)->opens > 0) {
         return CUDA_SUCCESS;
     }
-    /* Nothing may be unmapped while work uses it. */
-    CUresult result = ms_fences_wait_for_work(import->context->device);
-    if (result == CUDA_SUCCESS) {
-        result = unmap(import);
-    }
+    const CUresult result = unmap(*at);
     if (result == CUDA_SUCCESS) {
         unlink_and_end(at);
+    } else {
+        (*at)->opens++;
     }
     return result;
 }
@@ -275,12 +303,9 @@ bool ms_imports_close(CUdeviceptr_v2 addr, CUresult *result)
     }
     const int cancellation = ms_cancel_hold();
     ms_lock_acquire(MS_LOCK(IMPORTS));
-    struct import **at = &imports;
-    while (*at && begin_of(*at) != addr) {
-        at = &(*at)->next;
-    }
+    struct import **at = await_work(addr, result);
     const bool found = *at != NULL;
-    if (found) {
+    if (found && *result == CUDA_SUCCESS) {
         *result = close_once(at);
     }
     ms_lock_release(MS_LOCK(IMPORTS));

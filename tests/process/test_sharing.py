@@ -84,6 +84,9 @@ class Shared(ProcessTest):
     def test_sockets_that_the_program_closed(self) -> None:
         self.hold("closed")
 
+    def test_opened_while_a_close_waits_for_work(self) -> None:
+        self.hold("busy")
+
     def test_no_thread_before_the_first_export(self) -> None:
         self.hold("quiet")
 

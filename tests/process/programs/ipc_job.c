@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "held_work.h"
 #include "say.h"
 
 #define FLAGS CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
@@ -653,6 +654,47 @@ static void closed_opener(void)
     say_go();
 }
 
+/* ---- busy: a block is opened while another one's close waits for work, which waits for that */
+
+enum { MOST_S = 60 };
+
+static void busy_owner(void)
+{
+    use_device();
+    for (unsigned char i = 0; i < 2; i++) {
+        offer(block_of(MIB, i), MIB, i);
+    }
+    await_go();
+}
+
+static void *close_it(void *block)
+{
+    use_device();
+    MUST(cuIpcCloseMemHandle(*(CUdeviceptr *)block));
+    return NULL;
+}
+
+static void busy_opener(void)
+{
+    struct offer taken;
+    CUstream stream = NULL;
+    pthread_t thread;
+    (void)alarm(MOST_S);
+    use_device();
+    CUdeviceptr first = take(&taken);
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuLaunchHostFunc(stream, until_released, NULL));
+    MUST(pthread_create(&thread, NULL, close_it, &first));
+    nap_ms(hold_ms);
+    CUdeviceptr second = take(&taken);
+    (void)release(NULL);
+    MUST(pthread_join(thread, NULL));
+    EXPECT(holds(second, taken.bytes, taken.value));
+    MUST(cuIpcCloseMemHandle(second));
+    EXPECT(cuIpcCloseMemHandle(first) == CUDA_ERROR_INVALID_VALUE);
+    say_go();
+}
+
 static const struct {
     const char *name;
     void (*owner)(void), (*opener)(void);
@@ -660,7 +702,7 @@ static const struct {
                  {"freed", freed_owner, freed_opener},    {"killed", killed_owner, killed_opener},
                  {"gone", gone_owner, gone_opener},       {"many", many_owner, many_opener},
                  {"moving", moving_owner, moving_opener}, {"quiet", quiet_owner, quiet_opener},
-                 {"closed", closed_owner, closed_opener}};
+                 {"closed", closed_owner, closed_opener}, {"busy", busy_owner, busy_opener}};
 
 int main(int argc, char **argv)
 {
