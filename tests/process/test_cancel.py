@@ -5,6 +5,7 @@ lock, or owe something back. cancel_watch.c says where one could be."""
 from __future__ import annotations
 
 import unittest
+from pathlib import Path
 from typing import Any
 
 from machine import MIB, PROGRAMS, SHIM, ProcessTest, program, run
@@ -20,7 +21,7 @@ SPILLING = {
 
 
 class Cancel(ProcessTest):
-    def watch(self, *command: str, shim: Any = SHIM, **settings: Any) -> None:
+    def watch(self, *command: str, shim: Path = SHIM, **settings: Any) -> None:
         """The program itself may fail: what it shows is another test's."""
         result = run(
             [program(command[0]), *command[1:]],
