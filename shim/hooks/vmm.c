@@ -397,6 +397,9 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
         }
     }
     ms_lock_release(MS_LOCK(VMM));
+    if (!taken && last > first) {
+        return CUDA_ERROR_OUT_OF_MEMORY; /* without host memory: all is as it was */
+    }
     result = MS_REAL(cuMemUnmap)(ptr, size);
     if (result == CUDA_SUCCESS && count > 0 && taken[0].chunk->owner == MS_OWNER_APPLICATION) {
         ms_note_given_back(taken[0].chunk->device->ordinal, ptr, size);

@@ -3,6 +3,10 @@
 process_program(ipc_job SOURCES ipc_job.c LIBRARIES simgpu_cuda)
 process_program(map_job SOURCES map_job.c LIBRARIES simgpu_cuda)
 target_include_directories(map_job PRIVATE ${CMAKE_SOURCE_DIR})
+# Its calloc stands before the C library's.
+process_program(unmap_job SOURCES unmap_job.c LIBRARIES simgpu_cuda)
+target_link_options(unmap_job PRIVATE -rdynamic)
+target_compile_options(unmap_job PRIVATE -fno-builtin -fvisibility=default -Wno-missing-prototypes)
 list(APPEND suites test_sharing test_map)
 # NCCL as a library of another name, by the driver or a runtime; linked in; and a library that has
 # NCCL's name alone.

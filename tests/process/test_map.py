@@ -126,6 +126,11 @@ class Mapped(ProcessTest):
         self.assertEqual(rows["live_forwarded"], -PAGE)
         self.assertIn(function, self.holder(opener))
 
+    def test_unmapped_without_host_memory(self) -> None:
+        """What memshim notes of it needs some: then nothing is unmapped, and the call may be tried
+        again."""
+        self.run_under_shim(program("unmap_job"), SIMGPU_CONTEXT=CONTEXT).check()
+
 
 if __name__ == "__main__":
     unittest.main()
