@@ -11,7 +11,6 @@
 #include "allocator/space/tiling.h"
 #include "allocator/spill/spill.h"
 
-/* The slots that are wholly the block's. */
 /* The slots of every granule that the block touches. */
 static void slots_around(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
                          uint64_t *to)

@@ -5,7 +5,6 @@
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"
-#include "allocator/backing/fences.h"
 #include "allocator/backing/obligations.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/device/budget.h"
@@ -31,21 +30,6 @@ static uint64_t promote(struct ms_pool *pool, struct ms_search search, uint64_t 
     return moved_bytes;
 }
 
-/* Makes room in the budget out of idle memory and holes, as far as they go. */
-static void make_idle_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
-{
-    uint64_t missing = ms_less(bytes, ms_spill_device_room(pool));
-    uint64_t taken_bytes = 0;
-    if (missing > 0) {
-        ms_fences_take(pool, false);
-        (void)ms_fences_poll(pool);
-        (void)ms_backing_unmap_idle(pool, missing, &taken_bytes);
-        missing = ms_holes_room(pool, ms_less(missing, taken_bytes));
-        (void)ms_holes_make_room(pool, missing, &taken_bytes);
-        (void)ms_backing_release_spares(pool);
-    }
-}
-
 uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
 {
     uint64_t moved_bytes = 0;
@@ -55,8 +39,8 @@ uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
         (void)ms_backing_release_spares(pool);
         ms_device_room_sample(pool);
         ms_holes_recover(pool);
-        make_idle_room(pool,
-                       ms_least(max_bytes, ms_pool_count_of_growth(pool)->spill.spilled_bytes));
+        ms_spill_make_idle_room(
+            pool, ms_least(max_bytes, ms_pool_count_of_growth(pool)->spill.spilled_bytes));
         bool for_all =
             max_bytes >= ms_pool_count_of_growth(pool)->spill.spilled_bytes &&
             ms_spill_device_room(pool) >= ms_pool_count_of_growth(pool)->host_backed_bytes;
@@ -111,7 +95,7 @@ uint64_t ms_pool_promote_ahead(ms_pool_t *pool)
         ms_device_room_sample(pool);
         ms_holes_recover(pool);
         uint64_t bytes = wanted_back(pool);
-        make_idle_room(pool, bytes);
+        ms_spill_make_idle_room(pool, bytes);
         struct ms_search search = {.held_too = true, .end = UINT64_MAX};
         moved_bytes = bytes > 0 ? promote(pool, search, 0, bytes) : 0;
     }

@@ -14,6 +14,7 @@
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"
+#include "allocator/backing/fences.h"
 #include "allocator/backing/obligations.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/device/budget.h"
@@ -199,6 +200,20 @@ uint64_t ms_spill_device_room(const struct ms_pool *pool)
     return room - room % pool->granule_bytes;
 }
 
+void ms_spill_make_idle_room(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t missing = ms_less(bytes, ms_spill_device_room(pool));
+    uint64_t taken_bytes = 0;
+    if (missing > 0) {
+        ms_fences_take(pool, false);
+        (void)ms_fences_poll(pool);
+        (void)ms_backing_unmap_idle(pool, missing, &taken_bytes);
+        missing = ms_holes_room(pool, ms_less(missing, taken_bytes));
+        (void)ms_holes_make_room(pool, missing, &taken_bytes);
+        (void)ms_backing_release_spares(pool);
+    }
+}
+
 /* The host chunks in the slots, linked by `next`. */
 static struct ms_chunk *hosts_in(struct ms_segment *segment, uint64_t from, uint64_t to,
                                  uint64_t *bytes)
@@ -234,6 +249,7 @@ ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment
     }
     (void)ms_backing_release_spares(pool);
     ms_device_room_sample(pool);
+    ms_spill_make_idle_room(pool, bytes);
     uint64_t room = ms_spill_device_room(pool);
     if (room < bytes) {
         /* Chunks marked as immovable are not among the victims. */

@@ -17,6 +17,10 @@ bool ms_spill_possible(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCL
 /* The budget's free bytes, in whole granules. */
 uint64_t ms_spill_device_room(const struct ms_pool *pool);
 
+/* Makes room for `bytes` in the budget out of idle memory and holes, as far as they go. */
+void ms_spill_make_idle_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
 /* Makes spares of at least so many bytes of device chunks behind live memory, whose contents move
  * to the host; adds all to *taken_bytes. Waits for a standstill, a bounded time. MS_ERR_NO_MEMORY:
  * not enough can move, or not now. */

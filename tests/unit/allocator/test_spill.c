@@ -220,6 +220,26 @@ Test(spill, what_is_pinned_stays_and_comes_back)
     rig_end(rig);
 }
 
+/* All of the budget is the pool's: what nobody uses makes the room, and nothing else moves. */
+Test(spill, what_is_pinned_comes_back_onto_idle_memory)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info cold = rig_write_new(rig, 8 * MIB);
+    struct ms_block_info warm = rig_write_new(rig, 8 * MIB);
+    struct ms_block_info large = rig_write_new(rig, CAP_BYTES - 16 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 8 * MIB);
+    cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 8 * MIB), 8 * MIB);
+    rig_free(rig, large, MS_STREAM_DEVICE);
+    cr_assert_eq(ms_pool_pin(rig->pool, cold.addr), MS_OK);
+    cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 8 * MIB), 0);
+    cr_assert_eq(spill_stats(rig).down_bytes, 8 * MIB);
+    rig_check(rig);
+    rig_check_contents(rig, &cold);
+    rig_check_contents(rig, &warm);
+    rig_check_contents(rig, &more);
+    rig_end(rig);
+}
+
 Test(spill, the_device_does_not_stand_still)
 {
     struct rig *rig = spilling_rig();
