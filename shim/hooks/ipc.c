@@ -15,7 +15,8 @@ static CUresult name_block(struct ms_device *device, CUdeviceptr_v2 addr, CUipcM
 {
     struct ms_block_info block;
     if (ms_pool_find(device->pool, addr, &block) != MS_OK ||
-        (block.holder && block.holder->kind != MS_HOLDER_CONTEXT)) {
+        (block.holder && block.holder->kind != MS_HOLDER_CONTEXT) ||
+        ms_exports_keep(device, block.addr)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = ms_exports_name(device, addr, out);

@@ -8,6 +8,7 @@
 #include "shim/policy/host_blocks.h"
 #include "shim/policy/proxies.h"
 #include "shim/policy/sync_memops.h"
+#include "shim/sharing/exports.h"
 #include "shim/sharing/imports.h"
 
 /* A block of another process that is open here. The driver knows it only by its chunks. */
@@ -34,7 +35,8 @@ static bool block_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_b
     if (!*device) {
         return ms_host_block_at(addr, device, block) || open_at(addr, device, block);
     }
-    return ms_pool_find((*device)->pool, addr, block) == MS_OK;
+    return ms_pool_find((*device)->pool, addr, block) == MS_OK &&
+           !ms_exports_keep(*device, block->addr);
 }
 
 CUresult ms_serve_cuMemGetAddressRange_v2(CUdeviceptr_v2 *pbase, size_t *psize, CUdeviceptr_v2 dptr)

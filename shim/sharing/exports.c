@@ -11,6 +11,7 @@
 #include "shim/sharing/export_table.h"
 
 _Atomic unsigned ms_exports_count;
+_Atomic unsigned ms_exports_kept;
 _Atomic unsigned ms_exports_ripe;
 
 static struct ms_export *first MS_GUARDED_BY(*MS_LOCK(SHARING));
@@ -40,6 +41,7 @@ static void unlist_locked(struct ms_export **at)
     *at = export->next;
     export->listed = false;
     atomic_fetch_sub(&ms_exports_count, 1);
+    atomic_fetch_sub(&ms_exports_kept, export->freed ? 1 : 0);
     if (export->freed && export->holds == 0) {
         atomic_fetch_sub(&ms_exports_ripe, 1);
     }
@@ -205,6 +207,7 @@ enum ms_exports_free ms_exports_freed_slowly(const struct ms_device *device, CUd
         answer = MS_EXPORTS_TWICE;
     } else if (export && export->holds != 0) {
         export->freed = true;
+        atomic_fetch_add(&ms_exports_kept, 1);
         answer = MS_EXPORTS_LATER;
     } else if (export) {
         unlist_locked(at);
@@ -214,6 +217,15 @@ enum ms_exports_free ms_exports_freed_slowly(const struct ms_device *device, CUd
         end(export);
     }
     return answer;
+}
+
+bool ms_exports_keep_slowly(const struct ms_device *device, CUdeviceptr_v2 addr)
+{
+    ms_lock_acquire(MS_LOCK(SHARING));
+    const struct ms_export *export = *place_of(device, addr);
+    const bool keep = export && export->freed;
+    ms_lock_release(MS_LOCK(SHARING));
+    return keep;
 }
 
 /* Takes an export that is freed and held by nobody off the table; null: there is none. */

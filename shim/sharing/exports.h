@@ -38,6 +38,16 @@ static inline enum ms_exports_free ms_exports_freed(const struct ms_device *devi
                : ms_exports_freed_slowly(device, addr);
 }
 
+/* Whether the program has freed the block at addr, which stays because another process has it
+ * open. */
+extern _Atomic unsigned ms_exports_kept; /* number of such blocks */
+bool ms_exports_keep_slowly(const struct ms_device *device, CUdeviceptr_v2 addr);
+static inline bool ms_exports_keep(const struct ms_device *device, CUdeviceptr_v2 addr)
+{
+    return __builtin_expect(atomic_load_explicit(&ms_exports_kept, memory_order_relaxed) != 0, 0) &&
+           ms_exports_keep_slowly(device, addr);
+}
+
 /* Gives freed blocks that are no longer open anywhere back to the pool. The caller holds no
  * lock. */
 extern _Atomic unsigned ms_exports_ripe;

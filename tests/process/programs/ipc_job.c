@@ -232,6 +232,19 @@ static void apart_opener(void)
 
 /* ---- freed: while another process has it open */
 
+/* To this process. */
+static void nothing_at(CUdeviceptr at)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    unsigned int type = 0;
+    EXPECT(cuIpcGetMemHandle(&handle, at) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemGetAddressRange(&base, &bytes, at) == CUDA_ERROR_NOT_FOUND);
+    EXPECT(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) ==
+           CUDA_ERROR_INVALID_VALUE);
+}
+
 static void freed_owner(void)
 {
     CUdeviceptr blocks[64];
@@ -243,6 +256,7 @@ static void freed_owner(void)
     await_go();
     MUST(cuMemFree(at));
     EXPECT(cuMemFree(at) != CUDA_SUCCESS);
+    nothing_at(at);
     while (count < 64 && cuMemAlloc(&blocks[count], 16 * MIB) == CUDA_SUCCESS) {
         fill(blocks[count], 16 * MIB, 200);
         count++;
