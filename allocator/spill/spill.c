@@ -14,8 +14,8 @@
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"
-#include "allocator/backing/fences.h"
 #include "allocator/backing/obligations.h"
+#include "allocator/backing/wait.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
@@ -205,8 +205,8 @@ void ms_spill_make_idle_room(struct ms_pool *pool, uint64_t bytes)
     uint64_t missing = ms_less(bytes, ms_spill_device_room(pool));
     uint64_t taken_bytes = 0;
     if (missing > 0) {
-        ms_fences_take(pool, false);
-        (void)ms_fences_poll(pool);
+        ms_work_fence(pool);
+        ms_work_poll(pool);
         (void)ms_backing_unmap_idle(pool, missing, &taken_bytes);
         missing = ms_holes_room(pool, ms_less(missing, taken_bytes));
         (void)ms_holes_make_room(pool, missing, &taken_bytes);

@@ -8,8 +8,8 @@
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/chunks.h"
-#include "allocator/backing/fences.h"
 #include "allocator/backing/granules.h"
+#include "allocator/backing/wait.h"
 #include "allocator/pool_state.h"
 #include "allocator/spill/move.h"
 #include "allocator/spill/spill.h"
@@ -64,8 +64,8 @@ static ms_status_t make(struct ms_pool *pool, struct whole_place *place, const v
     (void)ms_backing_release_spares(pool);
     ms_status_t status = ms_backing_chunk_make(pool, bytes, true, properties, &place->whole);
     if (status == MS_ERR_NO_MEMORY) {
-        ms_fences_take(pool, false);
-        (void)ms_fences_poll(pool);
+        ms_work_fence(pool);
+        ms_work_poll(pool);
         (void)ms_backing_unmap_idle(pool, bytes, &taken_bytes);
         if (taken_bytes < bytes) {
             (void)ms_holes_take(pool, bytes - taken_bytes, &taken_bytes);

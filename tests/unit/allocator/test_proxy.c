@@ -571,6 +571,26 @@ Test(proxy, a_page_in_parts_that_is_shown_becomes_whole)
     end(&scene);
 }
 
+/* What was freed last has no fence yet: it counts as room, once its work is done. */
+Test(proxy, a_page_becomes_whole_by_the_room_of_holes)
+{
+    struct ms_proxy_info info;
+    struct scene scene = build(3 * PAGE, 0);
+    for (uint64_t mib = 0; mib < 60; mib += 20) {
+        add_page(&scene, mib);
+        born(&scene, mib, PAGE);
+    }
+    ms_dry_write(scene.rig->dry, scene.base + PAGE, PAGE, 77);
+    died(&scene, 0, PAGE);
+    died(&scene, 40, PAGE);
+    synchronize(&scene);
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + PAGE, &info), MS_OK);
+    cr_assert_eq(ms_proxy_show(scene.rig->pool, info.proxy, &info), MS_OK);
+    cr_assert_neq(info.chunk, 0);
+    cr_assert(ms_dry_holds(scene.rig->dry, scene.base + PAGE, PAGE, 77));
+    end(&scene);
+}
+
 Test(proxy, without_room_for_both_a_page_stays_in_parts)
 {
     struct ms_proxy_info info;

@@ -240,6 +240,32 @@ Test(spill, what_is_pinned_comes_back_onto_idle_memory)
     rig_end(rig);
 }
 
+/* So do tensors that were freed last, of which no fence has been taken yet. */
+Test(spill, what_is_pinned_comes_back_onto_holes)
+{
+    struct rig *rig = spilling_rig();
+    ms_arenas_t *arenas = NULL;
+    struct ms_event_sink none = {0};
+    cr_assert_eq(ms_arenas_create(3, rig->pool, none, &arenas), MS_OK);
+    struct ms_block_info cold = rig_write_new(rig, 8 * MIB);
+    struct ms_block_info warm = rig_write_new(rig, 8 * MIB);
+    struct ms_block_info arena = rig_alloc(rig, CAP_BYTES - 16 * MIB, MS_STREAM_DEVICE);
+    cr_assert_eq(ms_arenas_allocated(arenas, arena.addr, arena.bytes, 0, UINT64_MAX), MS_OK);
+    struct ms_block_info more = rig_write_new(rig, 8 * MIB);
+    cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 8 * MIB), 8 * MIB);
+    cr_assert_eq(ms_arenas_freed(arenas, arena.addr, arena.bytes, UINT64_MAX), MS_OK);
+    cr_assert_eq(ms_pool_pin(rig->pool, cold.addr), MS_OK);
+    cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 8 * MIB), 0);
+    cr_assert_eq(spill_stats(rig).down_bytes, 8 * MIB);
+    rig_check(rig);
+    rig_check_contents(rig, &cold);
+    rig_check_contents(rig, &warm);
+    rig_check_contents(rig, &more);
+    rig_free(rig, arena, MS_STREAM_DEVICE);
+    ms_arenas_destroy(arenas);
+    rig_end(rig);
+}
+
 Test(spill, the_device_does_not_stand_still)
 {
     struct rig *rig = spilling_rig();
