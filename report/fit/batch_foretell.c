@@ -217,6 +217,33 @@ struct ms_batch_bounds ms_batch_runs_bounds(const struct ms_batch_run *runs, siz
     return bounds;
 }
 
+/* By how much less the larger batch had live, where its largest tensor was smaller, too. */
+static uint64_t drop(const struct ms_batch_run *smaller, const struct ms_batch_run *larger)
+{
+    return smaller->batch < larger->batch && larger->largest_bytes > 0 &&
+                   larger->largest_bytes < smaller->largest_bytes &&
+                   larger->live_bytes < smaller->live_bytes
+               ? smaller->live_bytes - larger->live_bytes
+               : 0;
+}
+
+bool ms_batch_runs_contrast(const struct ms_batch_run *runs, size_t count,
+                            struct ms_batch_contrast *contrast)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < count * count; i++) {
+        const struct ms_batch_run *smaller = &runs[i / count], *larger = &runs[i % count];
+
+        if (drop(smaller, larger) > most) {
+            most = drop(smaller, larger);
+            *contrast = (struct ms_batch_contrast){smaller->batch, smaller->live_bytes,
+                                                   larger->batch, larger->live_bytes};
+        }
+    }
+    return most > 0;
+}
+
 /* found: what is foretold; 0: nothing can be. */
 static uint64_t next(const struct ms_batch_run *runs, size_t count, struct ms_batch_bounds bounds,
                      const struct ms_batch_limits *limits, uint64_t found)
@@ -239,9 +266,11 @@ uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count,
                            const struct ms_batch_limits *limits)
 {
     const struct ms_batch_bounds bounds = ms_batch_runs_bounds(runs, count);
+    struct ms_batch_contrast contrast;
     uint64_t found;
 
-    if (count < 2 || (bounds.too_big > 0 && bounds.too_big <= bounds.fits + 1)) {
+    if (count < 2 || (bounds.too_big > 0 && bounds.too_big <= bounds.fits + 1) ||
+        ms_batch_runs_contrast(runs, count, &contrast)) {
         return 0;
     }
     found = largest(runs, count, bounds.fits, bounds.too_big, limits->cap_bytes);

@@ -22,6 +22,8 @@ struct ms_batch_course {
 struct ms_batch_run {
     uint64_t batch;           /* 1 or more; all different */
     bool fits;                /* in the available memory */
+    uint64_t live_bytes;      /* at the peak, with enough memory */
+    uint64_t largest_bytes;   /* its largest tensor of those that may follow the data; 0: unknown */
     struct ms_buffer courses; /* struct ms_batch_course, added by ms_batch_run_add */
 };
 
@@ -30,6 +32,19 @@ bool ms_batch_run_add(struct ms_batch_run *run, int32_t rank, struct ms_recordin
 void ms_batch_run_free(struct ms_batch_run *run);
 
 struct ms_batch_bounds ms_batch_runs_bounds(const struct ms_batch_run *runs, size_t count);
+
+/* Two batches, of which the larger one had less live. */
+struct ms_batch_contrast {
+    uint64_t smaller, smaller_live_bytes;
+    uint64_t larger, larger_live_bytes;
+};
+
+/* The two that differ most, if one shows that what the job needs does not follow its batch: the job
+ * draws its sizes anew. Its largest tensor then was smaller, too; where only one of the two is,
+ * libraries may take less for a larger batch, or a loop may cut it into more parts. False: none
+ * does. */
+bool ms_batch_runs_contrast(const struct ms_batch_run *runs, size_t count,
+                            struct ms_batch_contrast *contrast);
 
 /* Of a search. */
 struct ms_batch_limits {
@@ -41,10 +56,10 @@ struct ms_batch_limits {
 /* The next batch to try, from at least two runs: the largest that is foretold to fit, or one more
  * than the largest known to fit. It always lies between those known to fit and those known not to.
  * If the runs' requests differ, it uses a line through the least memory that each needs
- * (batch_search.h). A batch drawn anew for each run, or lengths, foretell nothing: where a run has
- * shown that, and also where the answer is near, the next one is chosen so that the runs that are
- * left can settle it. 0: the answer is settled, there are too few runs, or there is no host
- * memory. */
+ * (batch_search.h). Lengths that differ foretell little: where a run has shown that, and also where
+ * the answer is near, the next one is chosen so that the runs that are left can settle it. 0: the
+ * answer is settled, there is none because the need does not follow the batch
+ * (ms_batch_runs_contrast), there are too few runs, or there is no host memory. */
 uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count,
                            const struct ms_batch_limits *limits);
 

@@ -115,6 +115,23 @@ for turn in range(40 if "short" in sys.argv else 100000):
     time.sleep(0.02)
 """
 
+# Tells its steps, each of which draws how much it takes of its batch.
+STEPS = f"""
+import ctypes
+cuda, memshim = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
+def call(name, *arguments):
+    assert getattr(cuda, name)(*arguments) == 0, name
+context = ctypes.c_void_p()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+for drawn in (3, 4, 2, 1):
+    at = ctypes.c_ulonglong()
+    memshim.memshim_step()
+    call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(batch * drawn * {MIB}))
+    call("cuMemFree_v2", at)
+"""
+
 
 class DryRun(DryRunTest):
     def test_two_schedules(self) -> None:
@@ -169,6 +186,47 @@ class DryRun(DryRunTest):
                 self.assertEqual(answer["largest_batch"], 504, result.describe())
                 self.assertTrue(answer["confirmed"])
                 self.assertLessEqual(len(answer["batches"]), 6)
+
+    def test_batches_that_do_not_decide(self) -> None:
+        """A larger batch that needs less: no number is an answer, and the search ends."""
+        size = f"(900 if os.environ['B'] == '8' else 100) * {MIB}"
+        program = "import os" + PROGRAM.replace(str(96 * MIB), size)
+        find = ("--gpu", "1GiB", "--find-batch", "--batch-env", "B=8,16")
+        command = ("--", sys.executable, "-c", program)
+        result, answer = self.answer(*find, *command)
+        self.assertFalse(answer["follows_batch"], result.describe())
+        self.assertEqual(
+            (answer["largest_batch"], answer["too_large_batch"], answer["confirmed"]),
+            (0, None, False),
+        )
+        self.assertEqual([row["fits"]["torch"] for row in answer["batches"]], [False, True])
+        text = self.dry_run(*find, *command).check().stdout
+        self.assertNotIn("largest batch", text)
+        self.assertIn("does not follow its batch", text)
+        self.assertIn("8 had 900.0 MiB live,\nand 16, a larger batch, 100.0 MiB", text)
+        self.assertIn("The most that PyTorch alone needed is 1.39 GiB, with a batch of 8.", text)
+        self.assertIn("bound that", text)
+
+    def test_steps_that_differ(self) -> None:
+        """Of the line with the largest tensor: by how much, and what that says of the answer. What
+        was asked for in the step that was cut short does not count."""
+        program = f"batch = int(__import__('os').environ.get('B', 8)){STEPS}"
+        result, answer = self.answer("--", sys.executable, "-c", program)
+        (rank,) = answer["ranks"]
+        largest = {name: rank["largest_tensor"][name] for name in ("bytes", "step")}
+        self.assertEqual(largest, {"bytes": 8 * 4 * MIB, "step": 2}, result.describe())
+        least = {name: rank["largest_tensor"][name] for name in ("least_bytes", "least_step")}
+        self.assertEqual(least, {"least_bytes": 8 * 2 * MIB, "least_step": 3})
+        text = self.dry_run("--", sys.executable, "-c", program).check().stdout
+        self.assertRegex(text, r"one tensor of 32\.0 MiB, .* in step 2; .* 16\.0 MiB in step 3")
+        find = ("--gpu", "1GiB", "--find-batch", "--batch-env", "B=64,100")
+        text = self.dry_run(*find, "--", sys.executable, "-c", program).check().stdout
+        self.assertIn("largest batch with PyTorch alone is 126: it fits, and 127 does not", text)
+        self.assertIn("256.0 MiB in step 2, and 128.0 MiB at most in step 3", text)
+        self.assertIn("later step may need more", text)
+        alike = program.replace("(3, 4, 2, 1)", "(4, 4, 4, 4)")
+        text = self.dry_run(*find, "--", sys.executable, "-c", alike).check().stdout
+        self.assertNotIn("later step may need more", text)
 
     def test_batches_that_all_fail(self) -> None:
         find = ("--gpu", "1GiB", "--find-batch", "--batch-env", "B=64,128")

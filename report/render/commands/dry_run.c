@@ -245,6 +245,11 @@ static void add_holds(const struct ms_dry_rank *rank, struct ms_buffer *out)
     }
 }
 
+bool ms_dry_tensor_varies(const struct ms_dry_tensor *tensor)
+{
+    return tensor->least_bytes > 0 && tensor->least_bytes < tensor->bytes;
+}
+
 /* How large an input was seen: its shape does not reach the allocator. */
 static void add_largest(const struct ms_dry_tensor *largest, struct ms_buffer *out)
 {
@@ -256,6 +261,10 @@ static void add_largest(const struct ms_dry_tensor *largest, struct ms_buffer *o
     ms_buffer_format(out, "   %s", ms_kind_name(largest->kind));
     if (largest->step > 0) {
         ms_buffer_format(out, ", in step %s", MS_COUNT(largest->step));
+    }
+    if (ms_dry_tensor_varies(largest)) {
+        ms_buffer_format(out, "; steps differ: at most %s in step %s",
+                         MS_BYTES(largest->least_bytes), MS_COUNT(largest->least_step));
     }
     ms_buffer_add(out, "\n");
 }
@@ -538,6 +547,8 @@ static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
         ms_json_text(json, "line", rank->largest.line);
         ms_json_text(json, "kind", ms_kind_name(rank->largest.kind));
         ms_json_integer_unless(json, "step", (int64_t)rank->largest.step, 0);
+        ms_json_integer_unless(json, "least_bytes", (int64_t)rank->largest.least_bytes, 0);
+        ms_json_integer_unless(json, "least_step", (int64_t)rank->largest.least_step, 0);
         ms_json_close(json, '}');
     }
     ms_json_flag(json, "batch_known", rank->headroom.known);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "allocator/base/buffer.h"
+#include "report/fit/batch_foretell.h"
 #include "report/fit/cards.h"
 #include "report/model/headroom.h"
 #include "report/model/kinds.h"
@@ -26,7 +27,13 @@ struct ms_dry_tensor {
     char line[256]; /* that asked for it */
     enum ms_kind kind;
     uint64_t step; /* from 1; 0: before the first, or unknown */
+    /* Of the whole steps in which that line asked, the one with the least: its largest tensor. Less
+     * than `bytes` where steps differ. 0: unknown, as where there was none. */
+    uint64_t least_bytes, least_step;
 };
+
+/* Whether the sizes that the program asks for differ from step to step. */
+bool ms_dry_tensor_varies(const struct ms_dry_tensor *tensor);
 
 /* One process with a device: the memory of its main device. */
 struct ms_dry_rank {
@@ -163,6 +170,7 @@ struct ms_dry_batch_row {
     bool interrupted; /* somebody ended it; no further one was run */
     bool known;       /* it ran and could be replayed: the fields below are valid */
     uint64_t steps, peak_live_bytes;
+    struct ms_dry_tensor largest;          /* of all ranks */
     uint64_t needs_bytes[MS_GROUND_COUNT]; /* of the largest rank */
     struct ms_card_fit fit;                /* of the simulated card */
 };
@@ -172,8 +180,10 @@ struct ms_dry_batches {
     const char *version; /* memshim's */
     const char *what;    /* the name of the variable or the argument */
     bool wanted;         /* the search was for the largest batch, with PyTorch alone */
-    uint64_t found;      /* the largest that fits; 0: none known */
-    uint64_t too_big;    /* does not fit; confirmed if it is found + 1; 0: none known */
+    bool follows;        /* else what it needs does not follow the batch: there is no largest */
+    struct ms_batch_contrast contrast; /* that shows it does not */
+    uint64_t found;                    /* the largest that fits; 0: none known, or none is */
+    uint64_t too_big; /* does not fit; confirmed if it is found + 1; 0: none known, or none is */
     const char *report;
     size_t count;
     struct ms_dry_batch_row rows[MS_DRY_BATCHES];

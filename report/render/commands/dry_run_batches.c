@@ -12,6 +12,63 @@ static bool is_confirmed(const struct ms_dry_batches *batches)
     return batches->too_big > 0 && batches->too_big == batches->found + 1;
 }
 
+/* The row that needs most with PyTorch alone; null: no run is known. */
+static const struct ms_dry_batch_row *row_of_most(const struct ms_dry_batches *batches)
+{
+    const struct ms_dry_batch_row *most = NULL;
+
+    for (size_t i = 0; i < batches->count; i++) {
+        const struct ms_dry_batch_row *row = &batches->rows[i];
+
+        if (row->known &&
+            (!most || row->needs_bytes[MS_GROUND_TORCH] > most->needs_bytes[MS_GROUND_TORCH])) {
+            most = row;
+        }
+    }
+    return most;
+}
+
+/* No batch stands for such a job: what is known is the most that was seen. */
+static void add_contrast(const struct ms_dry_batches *batches, struct ms_buffer *out)
+{
+    const struct ms_batch_contrast *contrast = &batches->contrast;
+    const struct ms_dry_batch_row *most = row_of_most(batches);
+
+    ms_buffer_format(out,
+                     "\nWhat this job needs does not follow its batch, so there is no largest one: "
+                     "%s had %s live,\nand %s, a larger batch, %s. ",
+                     MS_COUNT(contrast->smaller), MS_BYTES(contrast->smaller_live_bytes),
+                     MS_COUNT(contrast->larger), MS_BYTES(contrast->larger_live_bytes));
+    ms_buffer_format(out, "The most that PyTorch alone needed is %s, with a batch of %s",
+                     MS_BYTES(most->needs_bytes[MS_GROUND_TORCH]), MS_COUNT(most->batch));
+    if (most->steps > 0) {
+        ms_buffer_format(out, " in %s step%s", MS_COUNT(most->steps), most->steps > 1 ? "s" : "");
+    }
+    ms_buffer_add(out, ".\nWhat decides is what it draws or loads: bound that, and run with the "
+                       "bound. More steps (--steps) see more of it.\n");
+}
+
+/* What a later step asks for is not known where those that ran differ. */
+static void add_varying(const struct ms_dry_batches *batches, struct ms_buffer *out)
+{
+    for (size_t i = 0; i < batches->count; i++) {
+        const struct ms_dry_tensor *largest = &batches->rows[i].largest;
+
+        if (ms_dry_tensor_varies(largest)) {
+            ms_buffer_format(out,
+                             "\nSteps differ: with %s, the largest tensor took %s in step %s, and "
+                             "%s at most in step %s, by ",
+                             MS_COUNT(batches->rows[i].batch), MS_BYTES(largest->bytes),
+                             MS_COUNT(largest->step), MS_BYTES(largest->least_bytes),
+                             MS_COUNT(largest->least_step));
+            ms_buffer_add(out, largest->line);
+            ms_buffer_add(out, ".\nThe answer is of the steps that ran, and a later step may need "
+                               "more (--steps).\n");
+            return;
+        }
+    }
+}
+
 static void add_found(const struct ms_dry_batches *batches, struct ms_buffer *out)
 {
     if (is_confirmed(batches) && batches->found == 0) {
@@ -23,6 +80,11 @@ static void add_found(const struct ms_dry_batches *batches, struct ms_buffer *ou
     } else if (batches->too_big > 0 && batches->found == 0) {
         ms_buffer_format(out, "\nThe largest batch with PyTorch alone is less than %s.\n",
                          MS_COUNT(batches->too_big));
+    } else if (batches->too_big > 0 && batches->too_big < batches->found) {
+        ms_buffer_format(out,
+                         "\nNo batch is the largest with PyTorch alone: %s fits, and %s, which is "
+                         "smaller, does not.\n",
+                         MS_COUNT(batches->found), MS_COUNT(batches->too_big));
     } else if (batches->too_big > 0) {
         ms_buffer_format(
             out, "\nThe largest batch with PyTorch alone is at least %s, and less than %s.\n",
@@ -61,9 +123,12 @@ void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer 
                          : row->fit.fits[MS_GROUND_MEMSHIM]    ? "memshim"
                                                                : "no");
     }
-    if (batches->wanted) {
+    if (!batches->follows) {
+        add_contrast(batches, out);
+    } else if (batches->wanted) {
         add_found(batches, out);
     }
+    add_varying(batches, out);
     ms_buffer_add(out, "\n");
     ms_dry_compared_text(batches->version, out);
     ms_buffer_add(out, "reports: ");
@@ -82,6 +147,7 @@ void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer 
     ms_json_text(&json, "report", batches->report);
     ms_json_text(&json, "version", batches->version);
     ms_dry_compared_json(&json);
+    ms_json_flag(&json, "follows_batch", batches->follows);
     if (batches->wanted) {
         ms_json_count(&json, "largest_batch", batches->found);
         ms_json_integer_unless(&json, "too_large_batch", (int64_t)batches->too_big, 0);
@@ -97,6 +163,7 @@ void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer 
         ms_json_flag(&json, "interrupted", row->interrupted);
         ms_json_count(&json, "steps", row->steps);
         ms_json_count(&json, "peak_live_bytes", row->peak_live_bytes);
+        ms_json_flag(&json, "steps_differ", ms_dry_tensor_varies(&row->largest));
         ms_json_open(&json, "needs_bytes", '{');
         for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
             ms_json_count(&json, grounds[ground], row->needs_bytes[ground]);

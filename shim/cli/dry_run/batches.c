@@ -91,6 +91,9 @@ static void take_row(const struct ms_dry_answer *answer, struct ms_dry_batch_row
         const struct ms_dry_rank *rank = ms_dry_rank_at(answer, i);
 
         row->steps = rank->steps;
+        if (rank->largest.bytes > row->largest.bytes) {
+            row->largest = rank->largest;
+        }
         if (rank->peak_live_bytes > row->peak_live_bytes) {
             row->peak_live_bytes = rank->peak_live_bytes;
         }
@@ -132,7 +135,10 @@ static bool measure_one(const struct ms_dry_plan *plan, char *const *argv, uint6
     good = measure(ctx, whole, suffix, &answer);
     if (good) {
         take_row(&answer, row);
-        *run = (struct ms_batch_run){.batch = batch, .fits = row->fit.fits[MS_GROUND_TORCH]};
+        *run = (struct ms_batch_run){.batch = batch,
+                                     .fits = row->fit.fits[MS_GROUND_TORCH],
+                                     .live_bytes = row->peak_live_bytes,
+                                     .largest_bytes = row->largest.bytes};
         take_courses(&answer, run);
         ms_dry_answer_free(&answer);
     }
@@ -177,9 +183,12 @@ bool ms_dry_batches_run(const struct ms_dry_plan *plan, char *const *argv, ms_dr
             ms_batch_run_free(&runs[known]);
         }
     }
-    bounds = ms_batch_runs_bounds(runs, known);
-    batches->found = bounds.fits;
-    batches->too_big = bounds.too_big;
+    batches->follows = !ms_batch_runs_contrast(runs, known, &batches->contrast);
+    if (batches->follows) {
+        bounds = ms_batch_runs_bounds(runs, known);
+        batches->found = bounds.fits;
+        batches->too_big = bounds.too_big;
+    }
     while (known > 0) {
         ms_batch_run_free(&runs[--known]);
     }

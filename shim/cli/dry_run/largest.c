@@ -51,6 +51,12 @@ static bool may_follow_data(const struct ms_model *model, uint32_t site, enum ms
            !ms_landmarks_is_optimizers(model->landmarks, site);
 }
 
+/* A step may begin within the same microsecond. */
+static uint64_t step_of(const struct ms_model *model, uint64_t time_us)
+{
+    return ms_step_at(model, time_us * MS_NS_PER_US + MS_NS_PER_US - 1);
+}
+
 static void name_line(const struct ms_model *model, uint32_t site, struct ms_dry_tensor *largest)
 {
     struct ms_buffer line = {0};
@@ -62,6 +68,44 @@ static void name_line(const struct ms_model *model, uint32_t site, struct ms_dry
         (void)snprintf(largest->line, sizeof(largest->line), "%s", line.at);
     }
     ms_buffer_free(&line);
+}
+
+/* A program's own numbers do not say whether the last step ended. */
+static bool ended(const struct ms_model *model, uint64_t step)
+{
+    return model->steps.count == 0 && step <= model->recurrence.count;
+}
+
+static void take_step(uint64_t step, uint64_t bytes, struct ms_dry_tensor *largest)
+{
+    if (step > 0 && (largest->least_bytes == 0 || bytes < largest->least_bytes)) {
+        largest->least_bytes = bytes;
+        largest->least_step = step;
+    }
+}
+
+static void take_least(const struct ms_model *model, const struct ms_recording *recording,
+                       uint32_t site, struct ms_dry_tensor *largest)
+{
+    uint64_t step = 0, bytes = 0;
+
+    for (size_t i = 0; i < ms_recording_count(recording); i++) {
+        const struct ms_operation *operation = ms_recording_at(recording, i);
+
+        if (operation->site == site && is_tensor(operation)) {
+            const uint64_t now = step_of(model, operation->time_us);
+
+            if (now != step) {
+                take_step(step, bytes, largest);
+                bytes = 0;
+            }
+            step = now;
+            bytes = operation->bytes > bytes ? operation->bytes : bytes;
+        }
+    }
+    if (ended(model, step)) {
+        take_step(step, bytes, largest);
+    }
 }
 
 void ms_dry_largest_take(const struct ms_model *model, int device,
@@ -93,8 +137,8 @@ void ms_dry_largest_take(const struct ms_model *model, int device,
     free(sites);
     if (found > 0) {
         largest->bytes = most.bytes;
-        /* A step may begin within the same microsecond. */
-        largest->step = ms_step_at(model, most.time_us * MS_NS_PER_US + MS_NS_PER_US - 1);
+        largest->step = step_of(model, most.time_us);
+        take_least(model, recording, found, largest);
         name_line(model, found, largest);
     }
 }

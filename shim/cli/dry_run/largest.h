@@ -9,8 +9,8 @@
 #include "report/replay/recording.h"
 
 /* Of those that are no part of the model, as its parameters, or an optimizer's, or a library's: the
- * first one of the largest size. Its bytes are 0 if there is none, or no host memory. recording: of
- * that device. */
+ * first one of the largest size, and the least that its line asked for in a whole step. Its bytes
+ * are 0 if there is none, or no host memory. recording: of that device. */
 void ms_dry_largest_take(const struct ms_model *model, int device,
                          const struct ms_recording *recording, struct ms_dry_tensor *largest);
 
