@@ -417,6 +417,23 @@ static struct turnover find_turnover(const ms_steps_t *steps, const ms_site_tabl
     return found;
 }
 
+/* A warm-up's, which ceased, does not count, nor do other functions named `step` beside
+ * torch.optim.
+ */
+static uint64_t rarest_steps(const ms_steps_t *steps, const struct optimizer *best, uint64_t passes)
+{
+    uint64_t rarest = best->gaps;
+
+    for (uint32_t i = 0; i < steps->optimizer_count; i++) {
+        const struct optimizer *each = &steps->optimizers[i];
+
+        if (each->torch == best->torch && is_steady(each, passes) && each->gaps < rarest) {
+            rarest = each->gaps;
+        }
+    }
+    return rarest;
+}
+
 static void take_optimizer(const ms_steps_t *steps, const struct optimizer *optimizer,
                            struct ms_recurrence *found)
 {
@@ -424,6 +441,7 @@ static void take_optimizer(const ms_steps_t *steps, const struct optimizer *opti
 
     found->known = true;
     found->count = optimizer->gaps;
+    found->rarest = rarest_steps(steps, optimizer, found->passes);
     found->site = optimizer->site;
     found->ended_ns = optimizer->last_ns;
     found->every = optimizer->begins.every;

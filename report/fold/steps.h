@@ -53,6 +53,7 @@ struct ms_recurrence {
     bool known;        /* `count` is known; else `why` says why not */
     const char *why;   /* a clause: "no backward pass was seen" */
     uint64_t count;    /* optimizer steps; in a loop without optimizer, turns that have begun */
+    uint64_t rarest;   /* steps of the optimizer with the fewest, of those that recur; 0: unknown */
     double confidence; /* of a loop without a backward pass: the part of the requests that recurred
                           in order; 0 elsewhere */
     uint64_t passes;   /* backward passes; if not whole, those that were seen */

@@ -122,6 +122,22 @@ while True:
     optimizer.step()
 """
 
+# A second optimizer, whose second step needs most and comes late.
+SECOND = """
+import time, torch
+models = [torch.nn.Linear(256, 256).cuda() for _ in range(2)]
+first, second = [torch.optim.Adam(model.parameters()) for model in models]
+for step in range(100000):
+    models[0](torch.ones(8, 256, device="cuda")).sum().backward()
+    first.step()
+    first.zero_grad()
+    time.sleep(3 if step == 1 else 0)
+    rows = 8 if step == 0 else 65536
+    models[1](torch.ones(rows, 256, device="cuda")).sum().backward()
+    second.step()
+    second.zero_grad()
+"""
+
 # As a launcher does, of which no word tells.
 LAUNCHER = """
 import os, sys
@@ -427,6 +443,14 @@ class DryRun(unittest.TestCase):
         self.assertIn("no optimizer made state: the command is stopped", done.stderr)
         self.assertIn("seen, and no optimizer state", done.stdout)
         self.assertIn("If another optimizer comes later", done.stdout)
+
+    def test_two_optimizers_that_take_turns(self) -> None:
+        """Each has made a second step before the command is stopped."""
+        script = harness.new_cache() / "second.py"
+        script.write_text(SECOND)
+        said = answer("--", sys.executable, str(script))
+        self.assertEqual(said["end"], "stopped")
+        self.assertGreater(said["ranks"][0]["peak_live_bytes"], 2 * 65536 * 256 * 4)
 
     def test_two_schedules(self) -> None:
         """Of blocks that another stream used: each can be had again at once where its end is known

@@ -102,6 +102,7 @@ static bool has_seen_all(const struct command_watch *watch, const struct ms_dry_
         return false;
     }
     return progress->least_steps > 0 && progress->least_steps >= steps_wanted(watch, progress) &&
+           (progress->all_stepped_twice || watch->wanted_steps > 0) &&
            (progress->validates || !watch->wants_validation);
 }
 

@@ -44,6 +44,8 @@ static void look_at(const struct ms_model *model, struct ms_dry_progress *progre
     if (progress->processes == 0 || steps < progress->least_steps) {
         progress->least_steps = steps;
     }
+    progress->all_stepped_twice =
+        (progress->processes == 0 || progress->all_stepped_twice) && model->recurrence.rarest != 1;
     progress->all_have_state = (progress->processes == 0 || progress->all_have_state) &&
                                model->made_state_bytes[device] > 0;
     progress->validates = progress->validates || model->recurrence.evaluations_ended > 0;

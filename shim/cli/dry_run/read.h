@@ -11,6 +11,7 @@
 struct ms_dry_progress {
     unsigned processes;       /* that use a device */
     uint64_t least_steps;     /* optimizer steps of the process with the fewest */
+    bool all_stepped_twice;   /* in every process, each optimizer that recurs */
     bool all_have_state;      /* in every process an optimizer made its state */
     bool validates;           /* a validation has ended in one of them */
     bool trains;              /* a backward pass was seen; if not, steps are turns of a loop */

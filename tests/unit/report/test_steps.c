@@ -186,6 +186,40 @@ Test(steps, the_more_frequent_of_two_optimizers_counts)
     expect(6, 9);
 }
 
+static void update(int kind)
+{
+    backward(true);
+    loop_moment(&loop, kind, BYTES);
+    drop();
+}
+
+/* As of a generator and its critic, each of which has a step of its own. */
+Test(steps, the_rarest_of_two_optimizers)
+{
+    update(LOOP_UPDATE);
+    update(LOOP_OTHER_UPDATE);
+    update(LOOP_UPDATE);
+    cr_assert_eq(loop_end(&loop).rarest, 1);
+}
+
+Test(steps, the_rarest_of_two_optimizers_that_recur)
+{
+    for (int step = 0; step < 2; step++) {
+        update(LOOP_UPDATE);
+        update(LOOP_OTHER_UPDATE);
+    }
+    cr_assert_eq(loop_end(&loop).rarest, 2);
+}
+
+Test(steps, a_warm_up_is_not_the_rarest)
+{
+    update(LOOP_OTHER_UPDATE);
+    for (int step = 0; step < 4; step++) {
+        update(LOOP_UPDATE);
+    }
+    cr_assert_eq(loop_end(&loop).rarest, 4);
+}
+
 Test(steps, an_optimizer_of_the_user_s)
 {
     for (int step = 0; step < 3; step++) {
