@@ -244,6 +244,45 @@ bool ms_batch_runs_contrast(const struct ms_batch_run *runs, size_t count,
     return most > 0;
 }
 
+static const struct ms_batch_run *largest_below(const struct ms_batch_run *runs, size_t count,
+                                                uint64_t batch)
+{
+    const struct ms_batch_run *found = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        if (runs[i].batch < batch && (!found || runs[i].batch > found->batch)) {
+            found = &runs[i];
+        }
+    }
+    return found;
+}
+
+bool ms_batch_runs_level(const struct ms_batch_run *runs, size_t count,
+                         struct ms_batch_contrast *level)
+{
+    const struct ms_batch_run *larger = largest_below(runs, count, UINT64_MAX);
+    const struct ms_batch_run *smaller = larger ? largest_below(runs, count, larger->batch) : NULL;
+
+    if (!smaller || larger->live_bytes == 0 || smaller->live_bytes != larger->live_bytes ||
+        smaller->largest_bytes != larger->largest_bytes) {
+        return false;
+    }
+    *level = (struct ms_batch_contrast){smaller->batch, smaller->live_bytes, larger->batch,
+                                        larger->live_bytes};
+    return true;
+}
+
+/* Whether nothing is left to search for. A batch that is padded does not grow by half. */
+static bool is_over(const struct ms_batch_run *runs, size_t count, struct ms_batch_bounds bounds)
+{
+    struct ms_batch_contrast found;
+
+    return (bounds.too_big > 0 && bounds.too_big <= bounds.fits + 1) ||
+           ms_batch_runs_contrast(runs, count, &found) ||
+           (bounds.too_big == 0 && ms_batch_runs_level(runs, count, &found) &&
+            2 * found.larger >= 3 * found.smaller);
+}
+
 /* found: what is foretold; 0: nothing can be. */
 static uint64_t next(const struct ms_batch_run *runs, size_t count, struct ms_batch_bounds bounds,
                      const struct ms_batch_limits *limits, uint64_t found)
@@ -266,11 +305,9 @@ uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count,
                            const struct ms_batch_limits *limits)
 {
     const struct ms_batch_bounds bounds = ms_batch_runs_bounds(runs, count);
-    struct ms_batch_contrast contrast;
     uint64_t found;
 
-    if (count < 2 || (bounds.too_big > 0 && bounds.too_big <= bounds.fits + 1) ||
-        ms_batch_runs_contrast(runs, count, &contrast)) {
+    if (count < 2 || is_over(runs, count, bounds)) {
         return 0;
     }
     found = largest(runs, count, bounds.fits, bounds.too_big, limits->cap_bytes);

@@ -33,7 +33,7 @@ void ms_batch_run_free(struct ms_batch_run *run);
 
 struct ms_batch_bounds ms_batch_runs_bounds(const struct ms_batch_run *runs, size_t count);
 
-/* Two batches, of which the larger one had less live. */
+/* Two batches, and what was live at the peak of each. */
 struct ms_batch_contrast {
     uint64_t smaller, smaller_live_bytes;
     uint64_t larger, larger_live_bytes;
@@ -45,6 +45,12 @@ struct ms_batch_contrast {
  * does. */
 bool ms_batch_runs_contrast(const struct ms_batch_run *runs, size_t count,
                             struct ms_batch_contrast *contrast);
+
+/* The two largest batches, if they had the same live, and largest tensors of the same size: the job
+ * makes no more of its batch, because its data are fewer, or it does not heed the batch. False:
+ * they had not. */
+bool ms_batch_runs_level(const struct ms_batch_run *runs, size_t count,
+                         struct ms_batch_contrast *level);
 
 /* Of a search. */
 struct ms_batch_limits {
@@ -59,7 +65,8 @@ struct ms_batch_limits {
  * (batch_search.h). Lengths that differ foretell little: where a run has shown that, and also where
  * the answer is near, the next one is chosen so that the runs that are left can settle it. 0: the
  * answer is settled, there is none because the need does not follow the batch
- * (ms_batch_runs_contrast), there are too few runs, or there is no host memory. */
+ * (ms_batch_runs_contrast) or does not grow where this grows by half (ms_batch_runs_level), there
+ * are too few runs, or there is no host memory. */
 uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count,
                            const struct ms_batch_limits *limits);
 

@@ -207,6 +207,20 @@ class DryRun(DryRunTest):
         self.assertIn("The most that PyTorch alone needed is 1.39 GiB, with a batch of 8.", text)
         self.assertIn("bound that", text)
 
+    def test_batches_that_change_nothing(self) -> None:
+        """The data are fewer, or nobody reads the batch: the search ends, and the words say so."""
+        fewer = f"min(20, int(__import__('os').environ['B'])) * {MIB}"
+        for size, runs, pair in (
+            (fewer, 6, r"\d+ needs what 5\d\d needs"),
+            (str(96 * MIB), 2, "16 needs what 8 needs"),
+        ):
+            with self.subTest(size):
+                program = PROGRAM.replace(str(96 * MIB), size)
+                find = ("--gpu", "1GiB", "--find-batch", "--batch-env", "B=8,16")
+                text = self.dry_run(*find, "--", sys.executable, "-c", program).check().stdout
+                self.assertRegex(text, pair)
+                self.assertEqual(text.count("all three"), runs, text)
+
     def test_steps_that_differ(self) -> None:
         """Of the line with the largest tensor: by how much, and what that says of the answer. What
         was asked for in the step that was cut short does not count."""

@@ -168,6 +168,7 @@ void ms_dry_cards_json(const struct ms_dry_answer *answer, struct ms_buffer *out
 struct ms_dry_batch_row {
     uint64_t batch;
     bool interrupted; /* somebody ended it; no further one was run */
+    bool stopped;     /* before its own end, because everything it had to see was seen */
     bool known;       /* it ran and could be replayed: the fields below are valid */
     uint64_t steps, peak_live_bytes;
     struct ms_dry_tensor largest;          /* of all ranks */
@@ -182,6 +183,7 @@ struct ms_dry_batches {
     bool wanted;         /* the search was for the largest batch, with PyTorch alone */
     bool follows;        /* else what it needs does not follow the batch: there is no largest */
     struct ms_batch_contrast contrast; /* that shows it does not */
+    struct ms_batch_contrast level;    /* of the largest batches, if they need the same; else 0 */
     uint64_t found;                    /* the largest that fits; 0: none known, or none is */
     uint64_t too_big; /* does not fit; confirmed if it is found + 1; 0: none known, or none is */
     const char *report;

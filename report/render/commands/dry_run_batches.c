@@ -91,6 +91,12 @@ static void add_found(const struct ms_dry_batches *batches, struct ms_buffer *ou
             MS_COUNT(batches->found), MS_COUNT(batches->too_big));
     } else if (batches->found == 0) {
         ms_buffer_add(out, "\nNo batch was found: no run got far enough to say what it needs.\n");
+    } else if (batches->level.larger > 0) {
+        ms_buffer_format(out,
+                         "\nNo batch was found that does not fit: %s needs what %s needs. Are the "
+                         "data fewer, or does the\ncommand not heed its batch? Then a larger one "
+                         "changes nothing.\n",
+                         MS_COUNT(batches->level.larger), MS_COUNT(batches->level.smaller));
     } else {
         ms_buffer_format(out, "\nNo batch was found that does not fit; the largest tried is %s.\n",
                          MS_COUNT(batches->found));
@@ -129,6 +135,11 @@ void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer 
         add_found(batches, out);
     }
     add_varying(batches, out);
+    if (batches->count > 0 && batches->rows[0].stopped) {
+        ms_buffer_add(out,
+                      "\nRuns were stopped after their first steps: what comes later is not in the "
+                      "answer (--steps, --validation).\n");
+    }
     ms_buffer_add(out, "\n");
     ms_dry_compared_text(batches->version, out);
     ms_buffer_add(out, "reports: ");

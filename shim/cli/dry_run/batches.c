@@ -87,6 +87,7 @@ static void take_row(const struct ms_dry_answer *answer, struct ms_dry_batch_row
     row->fit = ms_dry_card_row(answer, 0).fit;
     row->known = row->fit.known && answer->end <= MS_DRY_ENDED;
     row->interrupted = answer->end == MS_DRY_INTERRUPTED;
+    row->stopped = answer->end == MS_DRY_STOPPED;
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
         const struct ms_dry_rank *rank = ms_dry_rank_at(answer, i);
 
@@ -184,6 +185,7 @@ bool ms_dry_batches_run(const struct ms_dry_plan *plan, char *const *argv, ms_dr
         }
     }
     batches->follows = !ms_batch_runs_contrast(runs, known, &batches->contrast);
+    (void)ms_batch_runs_level(runs, known, &batches->level);
     if (batches->follows) {
         bounds = ms_batch_runs_bounds(runs, known);
         batches->found = bounds.fits;

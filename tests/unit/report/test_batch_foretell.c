@@ -206,6 +206,29 @@ Test(batch_foretell, needs_that_do_not_follow)
     cr_assert_not(ms_batch_runs_contrast(runs, 4, &contrast));
 }
 
+/* A batch that is padded to a multiple may need what a smaller one needs, and goes on growing. */
+Test(batch_foretell, needs_that_grow_no_more)
+{
+    struct ms_batch_run runs[] = {
+        {.batch = 16, .fits = true, .live_bytes = 500, .largest_bytes = 64},
+        {.batch = 8, .fits = true, .live_bytes = 500, .largest_bytes = 64},
+        {.batch = 17, .fits = true, .live_bytes = 500, .largest_bytes = 64}};
+    struct ms_batch_contrast level;
+
+    cr_assert(ms_batch_runs_level(runs, 2, &level));
+    cr_assert_eq(level.smaller, 8);
+    cr_assert_eq(level.larger, 16);
+    cr_assert_eq(next_of(runs, 2, MIB), 0);
+    cr_assert(ms_batch_runs_level(runs, 3, &level));
+    cr_assert_eq(level.smaller, 16);
+    cr_assert_neq(next_of(runs, 3, MIB), 0);
+    runs[0].fits = false;
+    cr_assert_neq(next_of(runs, 2, MIB), 0);
+    runs[0].live_bytes = 501;
+    cr_assert_not(ms_batch_runs_level(runs, 2, &level));
+    cr_assert_not(ms_batch_runs_level(runs, 1, &level));
+}
+
 Test(batch_foretell, too_few)
 {
     struct ms_batch_run run = {.batch = 8, .fits = true};
