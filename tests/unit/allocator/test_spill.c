@@ -220,6 +220,16 @@ Test(spill, what_is_pinned_stays_and_comes_back)
     rig_end(rig);
 }
 
+/* The only block that was spilled comes back, and nothing is spilled for it. */
+static void pin_alone(struct rig *rig, const struct ms_block_info *cold)
+{
+    cr_assert_eq(ms_pool_pin(rig->pool, cold->addr), MS_OK);
+    cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold->addr, 8 * MIB), 0);
+    cr_assert_eq(spill_stats(rig).down_bytes, 8 * MIB);
+    rig_check(rig);
+    rig_check_contents(rig, cold);
+}
+
 /* All of the budget is the pool's: what nobody uses makes the room, and nothing else moves. */
 Test(spill, what_is_pinned_comes_back_onto_idle_memory)
 {
@@ -230,11 +240,7 @@ Test(spill, what_is_pinned_comes_back_onto_idle_memory)
     struct ms_block_info more = rig_write_new(rig, 8 * MIB);
     cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 8 * MIB), 8 * MIB);
     rig_free(rig, large, MS_STREAM_DEVICE);
-    cr_assert_eq(ms_pool_pin(rig->pool, cold.addr), MS_OK);
-    cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 8 * MIB), 0);
-    cr_assert_eq(spill_stats(rig).down_bytes, 8 * MIB);
-    rig_check(rig);
-    rig_check_contents(rig, &cold);
+    pin_alone(rig, &cold);
     rig_check_contents(rig, &warm);
     rig_check_contents(rig, &more);
     rig_end(rig);
@@ -254,11 +260,7 @@ Test(spill, what_is_pinned_comes_back_onto_holes)
     struct ms_block_info more = rig_write_new(rig, 8 * MIB);
     cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 8 * MIB), 8 * MIB);
     cr_assert_eq(ms_arenas_freed(arenas, arena.addr, arena.bytes, UINT64_MAX), MS_OK);
-    cr_assert_eq(ms_pool_pin(rig->pool, cold.addr), MS_OK);
-    cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 8 * MIB), 0);
-    cr_assert_eq(spill_stats(rig).down_bytes, 8 * MIB);
-    rig_check(rig);
-    rig_check_contents(rig, &cold);
+    pin_alone(rig, &cold);
     rig_check_contents(rig, &warm);
     rig_check_contents(rig, &more);
     rig_free(rig, arena, MS_STREAM_DEVICE);
