@@ -378,7 +378,8 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
     if (status != MS_OK) {
         distrust(arenas);
     }
-    if (unbacked) {
+    /* Only the segments of a pool can be unbacked. */
+    if (unbacked && pool != NULL) {
         ms_status_t backed = back(pool, addr, bytes);
         status = backed != MS_OK ? backed : status;
     }
