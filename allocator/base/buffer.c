@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "allocator/base/plain.h"
@@ -102,10 +103,10 @@ void ms_buffer_free(struct ms_buffer *buffer)
     *buffer = (struct ms_buffer){0};
 }
 
-int ms_buffer_write(const struct ms_buffer *buffer, int fd)
+/* 0 if the buffer is whole and may be written to a file, or an errno. */
+static int is_writable(const struct ms_buffer *buffer)
 {
     struct rlimit limit;
-    size_t done = 0;
 
     if (buffer->failed) {
         return ENOMEM;
@@ -113,6 +114,17 @@ int ms_buffer_write(const struct ms_buffer *buffer, int fd)
     /* Beyond this limit the kernel would send SIGXFSZ, which ends the application. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < buffer->bytes) {
         return EFBIG;
+    }
+    return 0;
+}
+
+int ms_buffer_write(const struct ms_buffer *buffer, int fd)
+{
+    size_t done = 0;
+    const int error = is_writable(buffer);
+
+    if (error) {
+        return error;
     }
     while (done < buffer->bytes) {
         const ssize_t wrote = write(fd, buffer->at + done, buffer->bytes - done);
@@ -123,6 +135,33 @@ int ms_buffer_write(const struct ms_buffer *buffer, int fd)
         done += wrote > 0 ? (size_t)wrote : 0;
     }
     return 0;
+}
+
+int ms_buffer_overwrite(const struct ms_buffer *buffer, int fd)
+{
+    struct stat before;
+    const off_t bytes = (off_t)buffer->bytes;
+    int error = is_writable(buffer);
+
+    if (!error && fstat(fd, &before) != 0) {
+        error = errno;
+    }
+    if (error || !S_ISREG(before.st_mode)) {
+        return error ? error : ms_buffer_write(buffer, fd);
+    }
+    /* The room is reserved before a byte is overwritten: a full disk is noticed in time. */
+    if (bytes > before.st_size) {
+        error = posix_fallocate(fd, 0, bytes);
+    }
+    if (error) {
+        (void)ftruncate(fd, before.st_size);
+        return error;
+    }
+    error = ms_buffer_write(buffer, fd);
+    if (!error && ftruncate(fd, bytes) != 0) {
+        error = errno;
+    }
+    return error;
 }
 
 int ms_buffer_save(const struct ms_buffer *buffer, const char *path)

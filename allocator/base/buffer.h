@@ -29,6 +29,10 @@ void ms_buffer_free(struct ms_buffer *buffer);
 /* Writes everything to the open file. 0 or an errno. */
 int ms_buffer_write(const struct ms_buffer *buffer, int fd);
 
+/* Replaces what the open file has, in its place: its owner, mode and links stay. A file keeps what
+ * it had if there is no room for the new. What is no regular file is written to. 0 or an errno. */
+int ms_buffer_overwrite(const struct ms_buffer *buffer, int fd);
+
 /* Replaces the file `path` in one step: readers see all of it or the old one. 0 or an errno. */
 int ms_buffer_save(const struct ms_buffer *buffer, const char *path);
 

@@ -139,6 +139,31 @@ class FullDisk(ProcessTest):
         self.assertIn("status 0", result.stdout, result.describe())
         self.assertIn("No space left", result.stderr)
 
+    def test_an_earlier_report_stays(self) -> None:
+        run([program("trainer")], LD_PRELOAD=SHIM, MEMSHIM_OUTPUT=self.output).check()
+        page = self.folder / "disk" / "page.html"
+        result = self.on_small_disk(
+            64,
+            f"echo earlier > {page}; cp /dev/zero {page}.rest;"
+            f"{CLI} report {self.output}/latest --format html --output {page}; echo report $?;"
+            f"cat {page}",
+        )
+        self.assertIn(f"{page} cannot be written: No space left", result.stderr)
+        self.assertEqual(result.stdout, "report 1\nearlier\n", result.describe())
+
+    def test_an_earlier_report_stays_below_a_limit_of_files(self) -> None:
+        run([program("trainer")], LD_PRELOAD=SHIM, MEMSHIM_OUTPUT=self.output).check()
+        page = self.folder / "page.html"
+        page.write_text("earlier")
+        report: list[str | Path] = [CLI, "report", self.output / "latest", "--output", page]
+        result = run(["prlimit", "--fsize=1024", *report, "--format", "html"]).check(1)
+        self.assertIn(f"{page} cannot be written: File too large", result.stderr)
+        self.assertEqual(page.read_text(), "earlier")
+        for form in ("html", "text"):  # the second is the shorter one
+            run([*report, "--format", form]).check()
+        text = run([*report[:3], "--format", "text"]).check().stdout
+        self.assertEqual(page.read_text(), text)
+
 
 class Confined(ProcessTest):
     """Containers and their limits."""

@@ -12,8 +12,8 @@
 
 static int put_file(const struct ms_buffer *out, const char *path)
 {
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    int error = fd < 0 ? errno : ms_buffer_write(out, fd);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    int error = fd < 0 ? errno : ms_buffer_overwrite(out, fd);
 
     if (fd >= 0 && close(fd) != 0 && !error) {
         error = errno;
