@@ -151,6 +151,7 @@ void ms_card_fit(const struct ms_recording *recording, const struct ms_card_need
         if (!fit->fits[ground]) {
             ms_torch_alone_run(recording, cap_bytes, ground == MS_GROUND_EXPANDABLE, &alone);
             fit->fits[ground] = !alone.failed;
+            fit->slower[ground] = fit->fits[ground] && alone.went_without;
             fit->known = fit->known && !alone.host_memory;
         }
     }

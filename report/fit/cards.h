@@ -54,6 +54,9 @@ struct ms_card_needs {
 struct ms_card_fit {
     bool known; /* false: no host memory for the replays */
     bool fits[MS_GROUND_COUNT];
+    /* It fits without some of its optional tensors: where convolutions take slower algorithms. Not
+     * under memshim, which would rather spill. */
+    bool slower[MS_GROUND_COUNT];
     /* Estimated: the bytes that memshim would have on the host at the peak, if the run does not
      * fit. */
     uint64_t spilled_bytes;

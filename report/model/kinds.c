@@ -336,6 +336,22 @@ static bool asks_for_itself(const struct ms_frame *innermost)
     return false;
 }
 
+bool ms_kinds_is_convolutions(ms_stacks_t *stacks, uint32_t site)
+{
+    static const char *const askers[] = {"run_conv_plan", "generate_and_filter_plans"};
+    size_t count = 0;
+    const struct ms_frame *frames = stacks ? ms_stacks_frames(stacks, site, &count) : NULL;
+
+    for (size_t i = 0; i < count && i < INNERMOST; i++) {
+        for (size_t j = 0; j < sizeof(askers) / sizeof(*askers); j++) {
+            if (frames[i].language == MS_FRAME_NATIVE && has(frames[i].function, askers[j])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static uint32_t marks_of(ms_stacks_t *stacks, uint32_t site)
 {
     size_t count = 0, native = 0;

@@ -67,6 +67,10 @@ uint64_t ms_kinds_made_state(const ms_landmarks_t *landmarks, const ms_site_tabl
 void ms_kinds_by_lifetime(const struct ms_kinds_ground *ground, uint8_t device, uint32_t site,
                           uint8_t kinds[MS_LIFETIME_COUNT]);
 
+/* Whether it is the work space of a convolution of PyTorch's. stacks: null: it is not known to be
+ * one. */
+bool ms_kinds_is_convolutions(ms_stacks_t *stacks, uint32_t site);
+
 void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32_t site,
                     struct ms_site_kinds *kinds);
 

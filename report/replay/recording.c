@@ -234,6 +234,28 @@ static void count_refused(struct ms_recording *recording, const struct ms_operat
     }
 }
 
+uint32_t ms_recording_last_site(const struct ms_recording *recording)
+{
+    uint32_t last = 0;
+
+    for (size_t i = 0; i < ms_recording_count(recording); i++) {
+        const uint32_t site = ms_recording_at(recording, i)->site;
+
+        last = site > last ? site : last;
+    }
+    return last;
+}
+
+void ms_recording_set_optional(struct ms_recording *recording, const bool *sites)
+{
+    for (size_t i = 0; i < ms_recording_count(recording); i++) {
+        struct ms_operation *operation = ms_recorded_operation_at(recording, (uint32_t)i);
+
+        operation->optional =
+            operation->kind == MS_OPERATION_TENSOR_ALLOC && sites[operation->site];
+    }
+}
+
 bool ms_recording_end(struct ms_recording *recording)
 {
     uint64_t live_bytes = 0;

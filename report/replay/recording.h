@@ -50,6 +50,7 @@ enum ms_operation_kind {
 struct ms_operation {
     uint8_t kind; /* enum ms_operation_kind */
     uint8_t stream;
+    bool optional;   /* of a tensor: where it is refused, the run goes on without it */
     uint32_t object; /* a block or a tensor, numbered by allocation */
     uint32_t arena;  /* MS_RECORDED_NONE where there is none */
     uint32_t site;   /* 0: unknown */
@@ -177,6 +178,12 @@ uint32_t ms_recording_site(struct ms_recording *recording, const char *name, siz
 
 /* Null: the site has no name. */
 const char *ms_recording_site_name(const struct ms_recording *recording, uint32_t site);
+
+/* The largest number of a call site in its operations; 0: they have none. */
+uint32_t ms_recording_last_site(const struct ms_recording *recording);
+
+/* Makes the tensors of some call sites optional. sites: by their numbers, up to the last. */
+void ms_recording_set_optional(struct ms_recording *recording, const bool *sites);
 
 /* Called once, at the end: computes the sums, and every arena's extent. False: memory ran out. */
 bool ms_recording_end(struct ms_recording *recording);

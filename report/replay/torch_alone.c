@@ -422,6 +422,13 @@ static bool born(struct allocator *allocator, const struct ms_operation *operati
     return true;
 }
 
+/* PyTorch has freed its cache for it nonetheless. */
+static bool goes_without(struct allocator *allocator, const struct ms_operation *operation)
+{
+    allocator->result->went_without |= operation->optional;
+    return operation->optional;
+}
+
 static void died(struct allocator *allocator, const struct ms_operation *operation)
 {
     struct block *block = allocator->of_object[operation->object];
@@ -499,7 +506,7 @@ static bool play(struct allocator *allocator, const struct ms_operation *operati
 {
     switch (operation->kind) {
     case MS_OPERATION_TENSOR_ALLOC:
-        return born(allocator, operation);
+        return born(allocator, operation) || goes_without(allocator, operation);
     case MS_OPERATION_TENSOR_FREE:
         died(allocator, operation);
         return true;

@@ -5,6 +5,8 @@
  * no more, it gives back all cached segments and asks once more. With expandable segments: pages of
  * 2 or 20 MiB under one range of addresses for each stream and pool.
  *
+ * An optional tensor that is refused (recording.h) does not end the run.
+ *
  * Blocks that wait for another stream (record_stream) count as free at once: there PyTorch may need
  * more. */
 #ifndef MEMSHIM_REPORT_REPLAY_TORCH_ALONE_H
@@ -19,6 +21,7 @@
 struct ms_torch_alone {
     bool host_memory;             /* this machine ran out of memory: nothing below is valid */
     bool failed;                  /* the device had no more */
+    bool went_without;            /* it had no more for an optional tensor */
     size_t operation;             /* the failed one: index into the recording */
     uint64_t peak_reserved_bytes; /* in PyTorch's segments or pages */
     uint64_t peak_charged_bytes;  /* including memory beside them: contexts, the program's own */

@@ -271,6 +271,7 @@ class DryRun(DryRunTest):
         self.assertFalse(answer["fits_the_card"])
         self.assertEqual(answer["ranks"][0]["peak_live_bytes"], 900 * MIB)
         self.assertFalse(any(answer["cards"][0]["fits"].values()))
+        self.assertEqual(answer["cards"][0]["slower"], {"torch": False, "expandable": False})
         self.assertEqual(answer["cards"][0]["spilled_bytes"], (900 + 520 - 1024) * MIB)
         self.assertTrue(all(answer["cards"][1]["fits"].values()))
 

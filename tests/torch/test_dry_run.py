@@ -256,6 +256,15 @@ print("peak", torch.cuda.max_memory_allocated(), flush=True)
 """
 
 
+CONVOLVED = """
+import sys, torch
+model = torch.nn.Conv2d(24, 40, 3, padding=1).cuda()
+with torch.no_grad():
+    model(torch.zeros(int(sys.argv[-1].split("=")[-1]), 24, 64, 64, device="cuda"))
+torch.cuda.synchronize()
+"""
+
+
 STREAMS = """
 import sys, torch
 side = torch.cuda.Stream()
@@ -551,6 +560,23 @@ class DryRun(unittest.TestCase):
                 said = answer("--gpu", "8GiB", "--", sys.executable, str(script), "first", *words)
                 self.assertEqual(said["end"], "ended")
                 self.assertEqual(said["cudnn_convolution_bytes_missed"], bound)
+
+    def test_convolutions_that_fit_slower(self) -> None:
+        """The largest batch has no room for the work space of the fastest algorithm. That is said,
+        and that it is the largest is shown by a card of that size."""
+        script = harness.new_cache() / "convolved.py"
+        script.write_text(CONVOLVED)
+        find = ("--gpu", "900MiB", "--find-batch", "--batch-arg", "--batch=128,377")
+        text = dry_run(*find, "--", sys.executable, str(script)).stdout
+        for batch, fits in ((128, "all three"), (377, r"PyTorch alone \(slower\)"), (378, "no")):
+            self.assertRegex(text, rf"(?m)^ +{batch} .* {fits}$")
+        self.assertIn("The largest batch with PyTorch alone is 377: it fits, and 378", text)
+        self.assertIn("With 377, convolutions take slower algorithms", text)
+        self.assertIn("of the fastest; with 128 there is.", text)
+        for batch, status in (("377", 0), ("378", 1)):
+            card = {"SIMGPU_MEMORY": "900MiB", "SIMGPU_CONTEXT": "520MiB"}
+            run = harness.run(CONVOLVED, batch, **card)
+            self.assertEqual(run.status, status, run.describe())
 
     def test_convolutions_compared(self) -> None:
         """With `benchmark`, the algorithm that takes work space is the fastest, each time."""

@@ -53,6 +53,7 @@ static void add_rank(struct ms_dry_card_row *row, const struct ms_dry_rank *rank
         struct ms_dry_batch *least = &row->batches[ground];
 
         row->fit.fits[ground] = row->fit.fits[ground] && fit->fits[ground];
+        row->fit.slower[ground] = row->fit.slower[ground] || fit->slower[ground];
         if (batch->factor < least->factor || (least->unbounded && !batch->unbounded)) {
             *least = *batch;
         }
@@ -69,6 +70,9 @@ struct ms_dry_card_row ms_dry_card_row(const struct ms_dry_answer *answer, size_
     }
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
         add_rank(&row, ms_dry_rank_at(answer, i), card);
+    }
+    for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+        row.fit.slower[ground] = row.fit.slower[ground] && row.fit.fits[ground];
     }
     return row;
 }
@@ -346,6 +350,11 @@ static void add_under_memshim(const struct ms_card *card, const struct ms_card_f
     ms_buffer_append(out, "", 1);
 }
 
+static const char *fit_word(const struct ms_card_fit *fit, int ground)
+{
+    return fit->slower[ground] ? "slower" : fit->fits[ground] ? "fits" : "no";
+}
+
 static void add_card_line(const struct ms_dry_answer *answer, size_t card, struct ms_buffer *out)
 {
     const struct ms_dry_card_row row = ms_dry_card_row(answer, card);
@@ -357,9 +366,8 @@ static void add_card_line(const struct ms_dry_answer *answer, size_t card, struc
     }
     add_under_memshim(&answer->cards[card], &row.fit, &under_memshim);
     ms_buffer_format(out, "  %-12s %10s   %-13s  %-10s  %-23s  ", answer->cards[card].id,
-                     MS_BYTES(answer->cards[card].total_bytes),
-                     row.fit.fits[MS_GROUND_TORCH] ? "fits" : "no",
-                     row.fit.fits[MS_GROUND_EXPANDABLE] ? "fits" : "no",
+                     MS_BYTES(answer->cards[card].total_bytes), fit_word(&row.fit, MS_GROUND_TORCH),
+                     fit_word(&row.fit, MS_GROUND_EXPANDABLE),
                      under_memshim.failed ? "" : under_memshim.at);
     ms_buffer_free(&under_memshim);
     if (batch->factor > 0) {
@@ -376,13 +384,19 @@ static void add_card_line(const struct ms_dry_answer *answer, size_t card, struc
 /* What the words in the cards' lines mean, where they are there. */
 static void add_card_words(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
-    bool fits = false, spills = false;
+    bool fits = false, spills = false, slower = false;
 
     for (size_t i = 0; i < answer->card_count; i++) {
         const struct ms_dry_card_row row = ms_dry_card_row(answer, i);
 
         fits = fits || (row.fit.known && row.fit.fits[MS_GROUND_MEMSHIM]);
         spills = spills || (row.fit.known && row.fit.spilled_bytes > 0);
+        slower = slower || (row.fit.known && (row.fit.slower[MS_GROUND_TORCH] ||
+                                              row.fit.slower[MS_GROUND_EXPANDABLE]));
+    }
+    if (slower) {
+        ms_buffer_add(out, "  slower: it fits, and convolutions take slower algorithms, which need "
+                           "no work space\n");
     }
     if (fits) {
         ms_buffer_add(out, "  from: the smallest MEMSHIM_FRACTION that serves, rounded up\n");
@@ -564,6 +578,20 @@ static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
     ms_json_close(json, '}');
 }
 
+void ms_dry_fit_json(const struct ms_card_fit *fit, struct ms_json *json)
+{
+    ms_json_open(json, "fits", '{');
+    for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+        ms_json_flag(json, grounds[ground], fit->fits[ground]);
+    }
+    ms_json_close(json, '}');
+    ms_json_open(json, "slower", '{');
+    for (int ground = 0; ground < MS_GROUND_MEMSHIM; ground++) {
+        ms_json_flag(json, grounds[ground], fit->slower[ground]);
+    }
+    ms_json_close(json, '}');
+}
+
 static void add_card_json(const struct ms_dry_answer *answer, size_t index, struct ms_json *json)
 {
     const struct ms_card *card = &answer->cards[index];
@@ -583,11 +611,7 @@ static void add_card_json(const struct ms_dry_answer *answer, size_t index, stru
     ms_json_text(json, "bus_is", ms_card_known_name(card->bus_known));
     ms_json_text(json, "source", card->source);
     if (row.fit.known) {
-        ms_json_open(json, "fits", '{');
-        for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
-            ms_json_flag(json, grounds[ground], row.fit.fits[ground]);
-        }
-        ms_json_close(json, '}');
+        ms_dry_fit_json(&row.fit, json);
         if (row.fit.spilled_bytes > 0) {
             ms_json_count(json, "spilled_bytes", row.fit.spilled_bytes);
             ms_json_count(json, "spilling_ns_per_step",

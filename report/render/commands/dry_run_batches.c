@@ -103,6 +103,61 @@ static void add_found(const struct ms_dry_batches *batches, struct ms_buffer *ou
     }
 }
 
+/* Where the largest batches fit with slower convolutions only. */
+static void add_slower(const struct ms_dry_batches *batches, struct ms_buffer *out)
+{
+    uint64_t fastest = 0, slower = 0;
+
+    for (size_t i = 0; i < batches->count; i++) {
+        const struct ms_dry_batch_row *row = &batches->rows[i];
+
+        if (!row->known || !row->fit.fits[MS_GROUND_TORCH]) {
+            continue;
+        }
+        if (!row->fit.slower[MS_GROUND_TORCH]) {
+            fastest = row->batch > fastest ? row->batch : fastest;
+        } else if (slower == 0 || row->batch < slower) {
+            slower = row->batch;
+        }
+    }
+    if (slower == 0) {
+        return;
+    }
+    ms_buffer_format(out,
+                     "With %s, convolutions take slower algorithms, because there is no room for "
+                     "the work spaces\nof the fastest",
+                     MS_COUNT(slower));
+    if (fastest > 0) {
+        ms_buffer_format(out, "; with %s there is", MS_COUNT(fastest));
+    }
+    ms_buffer_add(out, ".\n");
+}
+
+/* One of: "all three", "no", "memshim", "PyTorch alone (slower), expandable, memshim", ... */
+static void add_fits(const struct ms_card_fit *fit, struct ms_buffer *out)
+{
+    static const char *const names[MS_GROUND_COUNT] = {"PyTorch alone", "expandable", "memshim"};
+    const char *between = "";
+    unsigned fitting = 0, slower = 0;
+
+    for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+        fitting += fit->fits[ground];
+        slower += fit->slower[ground];
+    }
+    if (fitting == 0 || (fitting == MS_GROUND_COUNT && slower == 0)) {
+        ms_buffer_add(out, fitting == 0 ? "no\n" : "all three\n");
+        return;
+    }
+    for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+        if (fit->fits[ground]) {
+            ms_buffer_format(out, "%s%s%s", between, names[ground],
+                             fit->slower[ground] ? " (slower)" : "");
+            between = ", ";
+        }
+    }
+    ms_buffer_add(out, "\n");
+}
+
 void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer *out)
 {
     ms_buffer_format(out, "Dry runs on a simulated %s (%s), by ", batches->card->name,
@@ -119,20 +174,18 @@ void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer 
                                               : "the command failed by itself, or used no device");
             continue;
         }
-        ms_buffer_format(out, "  %8s  %11s  %13s  %11s  %11s   %s\n", MS_COUNT(row->batch),
+        ms_buffer_format(out, "  %8s  %11s  %13s  %11s  %11s   ", MS_COUNT(row->batch),
                          MS_BYTES(row->peak_live_bytes),
                          MS_BYTES(row->needs_bytes[MS_GROUND_TORCH]),
                          MS_BYTES(row->needs_bytes[MS_GROUND_EXPANDABLE]),
-                         MS_BYTES(row->needs_bytes[MS_GROUND_MEMSHIM]),
-                         row->fit.fits[MS_GROUND_TORCH]        ? "all three"
-                         : row->fit.fits[MS_GROUND_EXPANDABLE] ? "expandable, memshim"
-                         : row->fit.fits[MS_GROUND_MEMSHIM]    ? "memshim"
-                                                               : "no");
+                         MS_BYTES(row->needs_bytes[MS_GROUND_MEMSHIM]));
+        add_fits(&row->fit, out);
     }
     if (!batches->follows) {
         add_contrast(batches, out);
     } else if (batches->wanted) {
         add_found(batches, out);
+        add_slower(batches, out);
     }
     add_varying(batches, out);
     if (batches->count > 0 && batches->rows[0].stopped) {
@@ -149,6 +202,7 @@ void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer 
 
 void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer *out)
 {
+    const struct ms_card_fit unknown = {0};
     struct ms_json json = {.out = out};
 
     ms_json_open(&json, NULL, '{');
@@ -180,11 +234,7 @@ void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer 
             ms_json_count(&json, grounds[ground], row->needs_bytes[ground]);
         }
         ms_json_close(&json, '}');
-        ms_json_open(&json, "fits", '{');
-        for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
-            ms_json_flag(&json, grounds[ground], row->known && row->fit.fits[ground]);
-        }
-        ms_json_close(&json, '}');
+        ms_dry_fit_json(row->known ? &row->fit : &unknown, &json);
         ms_json_close(&json, '}');
     }
     ms_json_close(&json, ']');

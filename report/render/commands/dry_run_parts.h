@@ -14,6 +14,9 @@ void ms_dry_schedules_json(const struct ms_dry_answer *answer, struct ms_json *j
 void ms_dry_values_text(const struct ms_dry_answer *answer, struct ms_buffer *out);
 void ms_dry_values_json(const struct ms_dry_answer *answer, struct ms_json *json);
 
+/* Whether it fits, and with slower convolutions only: two members. */
+void ms_dry_fit_json(const struct ms_card_fit *fit, struct ms_json *json);
+
 /* The card with which answers were compared, and that version of memshim: a line, and a member. */
 void ms_dry_compared_text(const char *version, struct ms_buffer *out);
 void ms_dry_compared_json(struct ms_json *json);

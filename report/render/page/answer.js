@@ -104,12 +104,17 @@ function underMemshim({ fits, fraction, spilled_bytes: spilled, spilling_ns_per_
   return spilled ? `spills ${bytesText(spilled)}, ${durationText(ns)} or more a step` : "no";
 }
 
+function onCard({ fits, slower }, ground) {
+  if (slower?.[ground]) return "fits, slower";
+  return fits[ground] ? "fits" : "no";
+}
+
 // Of a dry run: on which cards it fits, and how large its batch may be there.
 function cardTable({ data }) {
   const rows = cardsOf(data).filter(({ fits }) => fits).map((card) => ({
     ...card,
-    torch: card.fits.torch ? "fits" : "no",
-    expandable: card.fits.expandable ? "fits" : "no",
+    torch: onCard(card, "torch"),
+    expandable: onCard(card, "expandable"),
     memshim: underMemshim(card),
     largest: card.batch_factor.memshim || null,
   }));
@@ -121,7 +126,7 @@ function cardTable({ data }) {
     { key: "expandable", title: "Expandable segments" },
     { key: "memshim", title: "Under memshim" },
     { key: "largest", title: "Largest batch", number: (factor) => `${factorText(factor)}\u00a0\u00d7` },
-  ], { explanation: "Of the dry run: with each card's memory, the smallest MEMSHIM_FRACTION that serves, and the largest batch under memshim, in parts of this run's." });
+  ], { explanation: "Of the dry run: with each card's memory, the smallest MEMSHIM_FRACTION that serves, and the largest batch under memshim, in parts of this run's. Slower: convolutions take algorithms without work space." });
 }
 
 function showAnswer(view) {

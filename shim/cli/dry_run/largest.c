@@ -20,18 +20,6 @@ static bool is_tensor(const struct ms_operation *operation)
            (operation->kind == MS_OPERATION_ALLOC && operation->arena == MS_RECORDED_NONE);
 }
 
-static uint32_t last_site(const struct ms_recording *recording)
-{
-    uint32_t last = 0;
-
-    for (size_t i = 0; i < ms_recording_count(recording); i++) {
-        const uint32_t site = ms_recording_at(recording, i)->site;
-
-        last = site > last ? site : last;
-    }
-    return last;
-}
-
 static void take_each(const struct ms_recording *recording, struct site_largest *sites)
 {
     for (size_t i = 0; i < ms_recording_count(recording); i++) {
@@ -111,7 +99,7 @@ static void take_least(const struct ms_model *model, const struct ms_recording *
 void ms_dry_largest_take(const struct ms_model *model, int device,
                          const struct ms_recording *recording, struct ms_dry_tensor *largest)
 {
-    const uint32_t last = last_site(recording);
+    const uint32_t last = ms_recording_last_site(recording);
     struct site_largest *sites = calloc((size_t)last + 1, sizeof(*sites));
     struct site_largest most = {0};
     struct ms_site_kinds kinds;

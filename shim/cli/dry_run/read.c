@@ -19,6 +19,7 @@
 #include "report/replay/course.h"
 #include "shim/cli/dry_run/largest.h"
 #include "shim/cli/dry_run/values.h"
+#include "shim/cli/dry_run/workspaces.h"
 
 #define HOLDERS   3
 #define WHY_BYTES (PATH_MAX + 512)
@@ -136,6 +137,7 @@ static void replay(const struct ms_model *model, int device, const struct ms_dry
     char why[WHY_BYTES];
 
     if (recording && ms_recording_read_trace(recording, model->path, device, why, sizeof(why)) &&
+        ms_dry_workspaces_mark(model, recording) &&
         ms_card_needs(recording, answer->card->context_bytes, &rank->needs)) {
         rank->replayed = true;
         for (size_t i = 0; i < answer->card_count; i++) {

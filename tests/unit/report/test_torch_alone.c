@@ -87,6 +87,29 @@ Test(torch_alone, cached_segments_are_given_back)
     cr_assert(run(25 * MIB, false).failed);
 }
 
+/* The cache is given back for it, and the run goes on without it. */
+Test(torch_alone, an_optional_tensor)
+{
+    static const bool sites[] = {false, true};
+
+    born(1, 12 * MIB);
+    died(1);
+    born(2, 14 * MIB);
+    cr_assert_null(
+        ms_recording_allocated(&recording, 0, 3, PLACE + 192 * MIB, 20 * MIB, 1, 0).field);
+    died(3);
+    born(4, 12 * MIB);
+    cr_assert(run(30 * MIB, false).failed);
+    cr_assert_eq(ms_recording_last_site(&recording), 1);
+    ms_recording_set_optional(&recording, sites);
+    expect(AMPLE, false, 46 * MIB);
+    expect(40 * MIB, false, 34 * MIB);
+    cr_assert_not(run(40 * MIB, false).went_without);
+    expect(30 * MIB, false, 26 * MIB);
+    cr_assert(run(30 * MIB, false).went_without);
+    cr_assert(run(25 * MIB, false).failed);
+}
+
 /* By empty_cache: with the last page its range of addresses goes, and the next is another. */
 Test(torch_alone, ranges_of_addresses_come_and_go)
 {
