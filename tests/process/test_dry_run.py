@@ -259,6 +259,7 @@ class DryRun(DryRunTest):
         text = self.dry_run("--steps", "9", *command).check().stdout
         self.assertIn("turns of a loop seen, and no backward pass", text)
         self.assertIn("It was stopped then", text)
+        self.assertIn("another optimizer's first step", text)
         text = self.dry_run(*command, "short").check().stdout
         self.assertIn("turns of a loop seen, and no backward pass; the command ended", text)
         self.assertNotIn("It was stopped then", text)

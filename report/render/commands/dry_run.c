@@ -174,9 +174,11 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
     if (answer->end == MS_DRY_STOPPED) {
         ms_buffer_add(out, "It was stopped then. What comes later may need more, as ");
         ms_buffer_add(out, any_validates(answer)
-                               ? "longer inputs or another phase:\n--steps N runs N steps.\n"
-                               : "an evaluation, longer inputs or\nanother phase: --steps N runs N "
-                                 "steps, --validation waits for an evaluation.\n");
+                               ? "longer inputs, another\noptimizer's first step or another "
+                                 "phase: --steps N runs N steps.\n"
+                               : "an evaluation, longer\ninputs, another optimizer's first step "
+                                 "or another phase: --steps N runs N steps,\n--validation waits "
+                                 "for an evaluation.\n");
     } else if (answer->wants_validation && rank && !any_validates(answer)) {
         ms_buffer_add(out, "No validation was seen, with a step before and another behind it.\n");
     }
