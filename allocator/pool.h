@@ -177,13 +177,6 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
  * it stay so. A range that wraps around is empty. */
 ms_status_t ms_pool_pin_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
-/* visit is called with each chunk that a block lies on, in the order of addresses, under the pool's
- * growth lock: it must not call the pool. False: it has no memory, and is not called again. */
-struct ms_chunk_visitor {
-    bool (*visit)(void *ctx, ms_handle_t chunk, uint64_t bytes);
-    void *ctx;
-};
-
 /* Pins the live block that holds addr, as ms_pool_pin does, and visits its chunks, which stay
  * behind it for as long as it lives. *offset_bytes: where the block begins in the first of them;
  * the last may reach beyond its end. MS_ERR_NOT_SUPPORTED: not all of the block lies on device

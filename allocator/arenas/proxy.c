@@ -293,6 +293,45 @@ ms_status_t ms_proxy_pin(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_inf
     return status;
 }
 
+static ms_status_t visit_chunks(const struct ms_pool *pool, const struct ms_proxy *proxy,
+                                const struct ms_chunk_visitor *visitor) MS_REQUIRES(ms_growth_role)
+{
+    const uint64_t end = proxy->slot + ms_proxy_slots(pool, proxy);
+    uint64_t slot = proxy->slot;
+    while (slot < end) {
+        const struct ms_chunk *chunk = proxy->segment->slots[slot];
+        if (chunk == NULL || chunk->host || chunk->stuck) {
+            return MS_ERR_NOT_SUPPORTED;
+        }
+        if (!visitor->visit(visitor->ctx, chunk->handle, chunk->bytes)) {
+            return MS_ERR_NO_MEMORY;
+        }
+        slot += chunk->bytes / pool->granule_bytes;
+    }
+    return MS_OK;
+}
+
+ms_status_t ms_proxy_pin_chunks(ms_pool_t *pool, ms_proxy_t *proxy,
+                                const struct ms_chunk_visitor *visitor)
+{
+    ms_status_t status = MS_ERR_NOT_OURS;
+    ms_growth_acquire(pool);
+    const bool pinned = proxy->pinned;
+    if (proxy->segment != NULL) {
+        pin_locked(pool, proxy, true);
+        status = back_on_device(pool, proxy);
+    }
+    if (status == MS_OK) {
+        status = visit_chunks(pool, proxy, visitor);
+    }
+    if (status != MS_OK && !pinned) {
+        pin_locked(pool, proxy, false);
+    }
+    proxy->visited = proxy->visited || status == MS_OK;
+    ms_growth_release(pool);
+    return status;
+}
+
 /* Spilled parts come back first; unbacked parts get their backing with the new chunk. */
 static ms_status_t make_whole(struct ms_pool *pool, const struct ms_proxy *proxy)
     MS_REQUIRES(ms_growth_role)
@@ -317,7 +356,8 @@ ms_status_t ms_proxy_show(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_in
     pin_locked(pool, proxy, true);
     describe(pool, proxy, out);
     if (out->chunk == 0) {
-        status = proxy->segment != NULL ? make_whole(pool, proxy) : MS_ERR_NOT_SUPPORTED;
+        status = proxy->segment != NULL && !proxy->visited ? make_whole(pool, proxy)
+                                                           : MS_ERR_NOT_SUPPORTED;
     }
     if (status != MS_OK && !pinned) {
         pin_locked(pool, proxy, false);

@@ -78,9 +78,17 @@ void ms_proxy_info(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out
  * would. */
 ms_status_t ms_proxy_pin(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out);
 
+/* Pins the proxy as ms_proxy_pin does, and visits its chunks in the order of addresses: one, or
+ * those of its parts. They stay behind it for as long as it lives. visit is called under the growth
+ * lock. MS_ERR_NOT_OURS: it is mapped nowhere; MS_ERR_NOT_SUPPORTED: not all of it lies on device
+ * chunks. */
+ms_status_t ms_proxy_pin_chunks(ms_pool_t *pool, ms_proxy_t *proxy,
+                                const struct ms_chunk_visitor *visitor);
+
 /* As ms_proxy_pin, for callers that need one chunk: if the proxy is mapped in parts, one new chunk
  * takes their place, with the same contents at the same addresses. MS_ERR_NO_MEMORY: there is no
- * room for both at once, or the device does not stand still; nothing changed. */
+ * room for both at once, or the device does not stand still; nothing changed. MS_ERR_NOT_SUPPORTED:
+ * somebody has its parts (ms_proxy_pin_chunks), or it is mapped nowhere. */
 ms_status_t ms_proxy_show(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out);
 
 #endif

@@ -19,6 +19,7 @@ struct ms_proxy {
     struct ms_proxy *prev, *next; /* all proxies */
     const void *properties;       /* for one chunk that backs all of it */
     bool pinned;
+    bool visited;  /* others know its chunks, which stay as they are */
     bool released; /* by the framework */
 
     /* Of a current request: see ms_proxies_tensor_allocated. State lock. */

@@ -44,4 +44,12 @@ struct ms_block_info {
     bool marked; /* by ms_pool_mark */
 };
 
+/* visit is called with each chunk that a block or a page lies on, in the order of addresses, under
+ * the pool's growth lock: it must not call the pool. False: it has no memory, and is not called
+ * again. */
+struct ms_chunk_visitor {
+    bool (*visit)(void *ctx, ms_handle_t chunk, uint64_t bytes);
+    void *ctx;
+};
+
 #endif

@@ -4,6 +4,7 @@
 #include "shim/device/device.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/host_blocks.h"
+#include "shim/policy/proxies.h"
 #include "shim/process/log.h"
 #include "shim/sharing/exports.h"
 #include "shim/sharing/imports.h"
@@ -19,7 +20,18 @@ static CUresult name_block(struct ms_device *device, CUdeviceptr_v2 addr, CUipcM
         ms_exports_keep(device, block.addr)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = ms_exports_name(device, addr, out);
+    return ms_exports_name(device, addr, out);
+}
+
+/* Memory of the pool. */
+static CUresult name(struct ms_device *device, CUdeviceptr_v2 addr, CUipcMemHandle_v1 *out)
+{
+    struct ms_context *context = NULL;
+    CUresult result = ms_context_query(&context);
+    if (result != CUDA_SUCCESS || !context) {
+        return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
+    }
+    result = device ? name_block(device, addr, out) : ms_proxies_name(addr, out);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         MS_LOG_ONCE(
             MS_LOG_WARN,
@@ -38,14 +50,10 @@ static CUresult name_block(struct ms_device *device, CUdeviceptr_v2 addr, CUipcM
 CUresult ms_serve_cuIpcGetMemHandle(CUipcMemHandle_v1 *pHandle, CUdeviceptr_v2 dptr)
 {
     struct ms_device *device = ms_device_holding(dptr);
-    struct ms_context *context = NULL;
+    struct ms_proxy_view page;
     struct ms_grant grant;
-    if (device && pHandle) {
-        CUresult known = ms_context_query(&context);
-        if (known != CUDA_SUCCESS || !context) {
-            return known == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : known;
-        }
-        return name_block(device, dptr, pHandle);
+    if (pHandle && (device || (ms_proxies_are_malloc() && ms_proxies_at(dptr, &page)))) {
+        return name(device, dptr, pHandle);
     }
     CUresult result = MS_REAL(cuIpcGetMemHandle)(pHandle, dptr);
     if (result != CUDA_SUCCESS && ms_ledger_find(MS_SPACE_DEVICE, dptr, &grant) &&

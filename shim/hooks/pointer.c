@@ -186,24 +186,33 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
     }
 }
 
-/* The same for a page, even if nothing backs it at the moment. Its range is the reservation: "not
- * necessarily the address of the mapped region, but the address of the mappable address range"
- * (cuda.h). */
+/* The range around a page: what its name is of, where it stands for memory of cudaMalloc. Otherwise
+ * the reservation: "not necessarily the address of the mapped region, but the address of the
+ * mappable address range" (cuda.h). */
+static struct ms_reservation range_of(const struct ms_proxy_view *page)
+{
+    struct ms_reservation range = {.addr = page->addr, .bytes = page->bytes};
+    if (!ms_proxies_are_malloc()) {
+        (void)ms_reservations_at(page->addr, 1, &range);
+    } else if (page->accessible) {
+        range.bytes = ms_proxies_named_bytes(page->addr);
+    }
+    return range;
+}
+
+/* The same for a page, even if nothing backs it at the moment. */
 static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute attribute,
                         CUdeviceptr_v2 ptr, void *data)
 {
-    struct ms_reservation range = {.addr = page->addr, .bytes = page->bytes};
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *(void **)data = NULL;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        (void)ms_reservations_at(ptr, 1, &range);
-        *(CUdeviceptr_v2 *)data = range.addr;
+        *(CUdeviceptr_v2 *)data = range_of(page).addr;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        (void)ms_reservations_at(ptr, 1, &range);
-        *(size_t *)data = range.bytes;
+        *(size_t *)data = range_of(page).bytes;
         return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(CUdeviceptr_v2 *)data = page->addr;

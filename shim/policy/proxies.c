@@ -199,6 +199,11 @@ void ms_proxies_replace_malloc(void)
     atomic_store(&replace_malloc, true);
 }
 
+bool ms_proxies_are_malloc(void)
+{
+    return atomic_load(&replace_malloc);
+}
+
 CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                            size_t size, const CUmemAllocationProp_v1 *prop)
 {
@@ -428,6 +433,7 @@ static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct proxy_mappi
     }
     ms_device_check_thresholds(device);
     if (result == CUDA_SUCCESS) {
+        ms_exports_unmapped(device, addr, size);
         ms_note_given_back(device->ordinal, addr, size);
     }
     return result;
@@ -583,4 +589,143 @@ bool ms_proxies_pin(CUdeviceptr_v2 addr, uint64_t size)
         drop_use(page);
     }
     return pinned;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/* The accessible pages of one device from the one around addr on, without a gap, in one
+ * reservation. */
+static struct mapping_span run_locked(CUdeviceptr_v2 addr, const struct ms_reservation *range)
+    MS_REQUIRES(*MS_LOCK(PROXIES))
+{
+    struct mapping_span run = {.first = ms_ranges_place(&mappings, addr)};
+    const struct ms_device *device = NULL;
+    CUdeviceptr_v2 at = addr;
+    for (run.end = run.first; run.end < mappings.count; run.end++) {
+        const struct proxy_mapping *mapping = mapping_at(run.end);
+        if (mapping->addr > at || mapping->direct || !mapping->accessible ||
+            mapping->addr >= range->addr + range->bytes ||
+            (device && device != mapping->page->device)) {
+            break;
+        }
+        device = mapping->page->device;
+        at = mapping->addr + mapping->bytes;
+    }
+    return run;
+}
+
+uint64_t ms_proxies_named_bytes(CUdeviceptr_v2 addr)
+{
+    struct ms_reservation range;
+    uint64_t bytes = 0;
+    if (!ms_reservations_at(addr, 1, &range)) {
+        return 0;
+    }
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    const struct mapping_span run = run_locked(addr, &range);
+    if (run.end > run.first) {
+        const struct proxy_mapping *last = mapping_at(run.end - 1);
+        bytes = last->addr + last->bytes - mapping_at(run.first)->addr;
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+    return bytes;
+}
+
+/* The pages of the run, kept until they are let go. The caller frees the list. */
+static CUresult use_run(CUdeviceptr_v2 addr, struct ms_export_page **list, size_t *count)
+{
+    struct ms_reservation range;
+    CUresult result = CUDA_SUCCESS;
+    if (!ms_reservations_at(addr, 1, &range)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    const struct mapping_span run = run_locked(addr, &range);
+    *count = run.end - run.first;
+    *list = *count > 0 ? calloc(*count, sizeof **list) : NULL;
+    result = *list        ? CUDA_SUCCESS
+             : *count > 0 ? CUDA_ERROR_OUT_OF_MEMORY
+                          : CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < *count && *list; i++) {
+        const struct proxy_mapping *mapping = mapping_at(run.first + i);
+        (*list)[i] = (struct ms_export_page){mapping->page, mapping->addr, mapping->bytes};
+        mapping->page->uses++;
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+    return result;
+}
+
+static ms_status_t visit_page(void *page, const struct ms_chunk_visitor *visitor)
+{
+    const struct proxy_page *proxy = page;
+    return ms_proxy_pin_chunks(proxy->device->pool, proxy->proxy, visitor);
+}
+
+static void let_page(void *page)
+{
+    drop_use(page);
+}
+
+static bool is_mapped(const struct ms_export_page *page)
+{
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    const size_t i = ms_ranges_place(&mappings, page->addr);
+    const bool mapped = i < mappings.count && mapping_at(i)->addr == page->addr &&
+                        mapping_at(i)->page == page->page;
+    ms_lock_release(MS_LOCK(PROXIES));
+    return mapped;
+}
+
+/* Whether their chunks can be shared, whole or in parts. */
+static bool can_share(const struct ms_device *device, const struct ms_export_page *list,
+                      size_t count)
+{
+    bool can = atomic_load(&device->share_flag) != 0;
+    for (size_t i = 0; i < count && can; i++) {
+        const struct proxy_page *page = list[i].page;
+        can = ((unsigned)page->prop.requestedHandleTypes &
+               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
+    }
+    return can;
+}
+
+/* *gone: a page was unmapped meanwhile. */
+static CUresult name_run(const struct ms_export_page *list, size_t count, CUipcMemHandle_v1 *out,
+                         bool *gone)
+{
+    const struct ms_export_pages pages = {list, count, visit_page, let_page};
+    struct ms_device *device = ((const struct proxy_page *)list[0].page)->device;
+    bool taken = false;
+    CUresult result = can_share(device, list, count)
+                          ? ms_exports_name_pages(device, &pages, out, &taken)
+                          : CUDA_ERROR_NOT_SUPPORTED;
+    ms_device_check_thresholds(device);
+    for (size_t i = 0; i < count; i++) {
+        const bool mapped = is_mapped(&list[i]);
+        *gone = *gone || !mapped;
+        if (!taken) {
+            drop_use(list[i].page);
+        } else if (!mapped) {
+            /* Whoever unmapped it may have looked before the name was there. */
+            ms_exports_unmapped(device, list[i].addr, list[i].bytes);
+        }
+    }
+    return result;
+}
+
+CUresult ms_proxies_name(CUdeviceptr_v2 addr, CUipcMemHandle_v1 *out)
+{
+    CUresult result = CUDA_SUCCESS;
+    bool gone = false;
+    do {
+        struct ms_export_page *list = NULL;
+        size_t count = 0;
+        gone = false;
+        result = use_run(addr, &list, &count);
+        if (result == CUDA_SUCCESS) {
+            result = name_run(list, count, out, &gone);
+        }
+        free(list);
+    } while (result == CUDA_ERROR_INVALID_VALUE && gone);
+    return result;
 }

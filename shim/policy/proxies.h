@@ -31,6 +31,20 @@ void ms_proxies_reservation_gone(const struct ms_reservation *reservation);
  * thread has none at its first product of matrices. */
 void ms_proxies_replace_malloc(void);
 
+/* Whether they do. Then a tensor's memory has a name for other processes, as cudaMalloc's has. To
+ * every call that tells where an allocation begins, one begins with each page; its name is of all
+ * that is mapped from there on without a gap, so that it covers any tensor that begins in the page.
+ */
+bool ms_proxies_are_malloc(void);
+
+/* That name, as cuIpcGetMemHandle gives it: the same while the same pages are mapped. They are
+ * pinned, and stay while another process has them open. CUDA_ERROR_INVALID_VALUE: no page is
+ * accessible at addr; CUDA_ERROR_NOT_SUPPORTED: not all of them can be shared. */
+CUresult ms_proxies_name(CUdeviceptr_v2 addr, CUipcMemHandle_v1 *out);
+
+/* The bytes that it is of; 0: no page is accessible there. */
+uint64_t ms_proxies_named_bytes(CUdeviceptr_v2 addr);
+
 CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                            size_t size, const CUmemAllocationProp_v1 *prop);
 

@@ -16,15 +16,22 @@
 #include "shim/sharing/exports.h"
 #include "shim/sharing/link.h"
 
+/* Offsets from the beginning of the reservation. */
+struct import_span {
+    uint64_t from, to;
+};
+
 struct import {
     struct import *next;
     struct ms_share_name name;
     struct ms_context *context;
     struct ms_share_link *link;
-    CUdeviceptr_v2 base;   /* of the reservation in which its chunks are mapped */
-    uint64_t mapped_bytes; /* mapped so far, without gaps, from base on */
-    uint64_t whole_bytes;  /* of the reservation; 0: none yet */
-    uint64_t offset_bytes; /* offset of the block from base */
+    CUdeviceptr_v2 base;        /* of the reservation in which its chunks are mapped */
+    struct import_span *mapped; /* by address; one, where the owner has unmapped nothing */
+    size_t mapped_count;
+    uint64_t reached_bytes; /* up to where it is mapped so far, or has gaps */
+    uint64_t whole_bytes;   /* of the reservation; 0: none yet */
+    uint64_t offset_bytes;  /* offset of the block from base */
     uint64_t opens, id;
     uint64_t opening; /* number of the last one, among all of the process */
     bool marked;      /* under SHARING */
@@ -47,38 +54,85 @@ bool ms_imports_know(const CUipcMemHandle_v1 *handle)
     return memcmp(name.magic, MS_SHARE_MAGIC, sizeof name.magic) == 0;
 }
 
+static void end(struct import *import)
+{
+    free(import->mapped);
+    free(import);
+}
+
 /* --- mapping ---------------------------------------------------------------------------------- */
 
 static CUresult unmap(struct import *import)
 {
     CUresult result = CUDA_SUCCESS;
-    if (import->mapped_bytes != 0) {
-        result = MS_REAL(cuMemUnmap)(import->base, import->mapped_bytes);
+    while (import->mapped_count > 0 && result == CUDA_SUCCESS) {
+        const struct import_span *last = &import->mapped[import->mapped_count - 1];
+        result = MS_REAL(cuMemUnmap)(import->base + last->from, last->to - last->from);
+        import->mapped_count -= result == CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS && import->whole_bytes != 0) {
         (void)MS_REAL(cuMemAddressFree)(import->base, import->whole_bytes);
         import->whole_bytes = 0;
     }
-    import->mapped_bytes = result == CUDA_SUCCESS ? 0 : import->mapped_bytes;
     return result;
+}
+
+/* Room for one more span; false: no host memory. */
+static bool need_span(struct import *import)
+{
+    const size_t count = import->mapped_count + 1;
+    struct import_span *more = realloc(import->mapped, count * sizeof *more);
+    import->mapped = more ? more : import->mapped;
+    return more != NULL;
+}
+
+static void note_mapped(struct import *import, uint64_t bytes)
+{
+    const uint64_t from = import->reached_bytes;
+    if (import->mapped_count == 0 || import->mapped[import->mapped_count - 1].to != from) {
+        import->mapped[import->mapped_count++] = (struct import_span){from, from};
+    }
+    import->mapped[import->mapped_count - 1].to = from + bytes;
 }
 
 /* The mapping keeps the chunk alive, so its handle is released. */
 static CUresult map_chunk(struct import *import, int fd, uint64_t bytes)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
-    if (bytes == 0 || bytes > import->whole_bytes - import->mapped_bytes) {
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!need_span(import)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = MS_REAL(cuMemImportFromShareableHandle)(
         &chunk, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = MS_REAL(cuMemMap)(import->base + import->mapped_bytes, bytes, 0, chunk, 0);
+    result = MS_REAL(cuMemMap)(import->base + import->reached_bytes, bytes, 0, chunk, 0);
     (void)MS_REAL(cuMemRelease)(chunk);
     if (result == CUDA_SUCCESS) {
-        import->mapped_bytes += bytes;
+        note_mapped(import, bytes);
+    }
+    return result;
+}
+
+/* The descriptors are of the chunks that are no gaps. If there are fewer, this process may open no
+ * more files. */
+static CUresult map_chunks(struct import *import, const struct ms_share_answer *answer,
+                           uint32_t chunks, const int *fds, size_t count)
+{
+    CUresult result = CUDA_SUCCESS;
+    size_t next = 0;
+    for (uint32_t i = 0; i < chunks && result == CUDA_SUCCESS; i++) {
+        const uint64_t bytes = answer->chunk_bytes[i];
+        const bool gap = answer->gaps >> i & 1;
+        if (bytes == 0 || bytes > import->whole_bytes - import->reached_bytes) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (!gap && next == count) {
+            return CUDA_ERROR_OPERATING_SYSTEM;
+        }
+        result = gap ? CUDA_SUCCESS : map_chunk(import, fds[next++], bytes);
+        import->reached_bytes += bytes;
     }
     return result;
 }
@@ -92,14 +146,9 @@ static CUresult map_batch(struct import *import, uint64_t first, uint32_t chunks
                            &answer, fds, &count)) {
         return CUDA_ERROR_MAP_FAILED;
     }
-    /* Fewer descriptors than were sent: this process may open no more files. */
-    CUresult result = !answer.known     ? CUDA_ERROR_MAP_FAILED
-                      : count != chunks ? CUDA_ERROR_OPERATING_SYSTEM
-                                        : CUDA_SUCCESS;
+    CUresult result =
+        answer.known ? map_chunks(import, &answer, chunks, fds, count) : CUDA_ERROR_MAP_FAILED;
     for (size_t i = 0; i < count; i++) {
-        if (result == CUDA_SUCCESS) {
-            result = map_chunk(import, fds[i], answer.chunk_bytes[i]);
-        }
         (void)close(fds[i]);
     }
     return result;
@@ -117,8 +166,14 @@ static CUresult give_access(const struct import *import)
             access.read_write |= atomic_load(&device->access_mask) | 1ULL << d;
         }
     }
-    return MS_REAL(cuMemSetAccess)(import->base, import->mapped_bytes, list,
-                                   ms_access_list(&access, list));
+    const size_t count = ms_access_list(&access, list);
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < import->mapped_count && result == CUDA_SUCCESS; i++) {
+        const struct import_span *span = &import->mapped[i];
+        result =
+            MS_REAL(cuMemSetAccess)(import->base + span->from, span->to - span->from, list, count);
+    }
+    return result;
 }
 
 static CUresult map_all(struct import *import, uint64_t chunk_count)
@@ -135,7 +190,7 @@ static CUresult map_all(struct import *import, uint64_t chunk_count)
         const uint64_t left = chunk_count - first;
         result = map_batch(import, first, left < MS_SHARE_BATCH ? (uint32_t)left : MS_SHARE_BATCH);
     }
-    if (result == CUDA_SUCCESS && import->mapped_bytes != import->whole_bytes) {
+    if (result == CUDA_SUCCESS && import->reached_bytes != import->whole_bytes) {
         result = CUDA_ERROR_MAP_FAILED;
     }
     return result == CUDA_SUCCESS ? give_access(import) : result;
@@ -199,7 +254,7 @@ static CUresult open_new(struct ms_context *context, const struct ms_share_name 
         if (import->link) {
             ms_share_link_leave(import->link);
         }
-        free(import);
+        end(import);
         return result;
     }
     import->id = ms_ids_take(1);
@@ -250,7 +305,7 @@ static void unlink_and_end(struct import **at)
     ms_share_link_close_block(import->link, &import->name.block);
     ms_share_link_leave(import->link);
     ms_context_let(import->context);
-    free(import);
+    end(import);
 }
 
 static struct import **opened_at(CUdeviceptr_v2 addr)

@@ -79,8 +79,8 @@ static bool open_chunk(const struct ms_export_chunk *chunk, int *fd)
                fd, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS;
 }
 
-/* *count: the number of open descriptors. Either all that were asked for, or the answer says that
- * there is no such block. */
+/* answer->count: the number of open descriptors. Either all that were asked for, but for gaps, or
+ * the answer says that there is no such block. */
 static void open_chunks(struct connection *connection, const struct ms_share_request *request,
                         struct ms_share_answer *answer, int *fds)
 {
@@ -90,12 +90,16 @@ static void open_chunks(struct connection *connection, const struct ms_share_req
         return;
     }
     const struct ms_export_chunk *chunks = hold->export->chunks + request->first;
-    while (answer->count < request->count &&
-           open_chunk(&chunks[answer->count], &fds[answer->count])) {
-        answer->chunk_bytes[answer->count] = chunks[answer->count].bytes;
-        answer->count++;
+    bool known = true;
+    answer->gaps = ms_exports_gaps(hold->export, request->first, request->count);
+    for (uint32_t i = 0; i < request->count && known; i++) {
+        answer->chunk_bytes[i] = chunks[i].bytes;
+        if (!(answer->gaps >> i & 1)) {
+            known = open_chunk(&chunks[i], &fds[answer->count]);
+            answer->count += known;
+        }
     }
-    answer->known = answer->count == request->count;
+    answer->known = known;
 }
 
 /* False: the connection is of no more use. */

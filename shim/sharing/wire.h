@@ -35,7 +35,8 @@ _Static_assert(sizeof(struct ms_share_name) == 64, "CU_IPC_HANDLE_SIZE");
 
 enum ms_share_question {
     MS_SHARE_OPEN,   /* one more hold on the block */
-    MS_SHARE_CHUNKS, /* descriptors of `count` of its chunks, from `first` on */
+    MS_SHARE_CHUNKS, /* descriptors of `count` of its chunks, from `first` on, but for those that
+                        the exporter has unmapped */
     MS_SHARE_CLOSE   /* one hold less */
 };
 
@@ -55,7 +56,9 @@ struct ms_share_answer {
     uint64_t chunk_count;
     uint64_t whole_bytes; /* of all its chunks */
     uint64_t chunk_bytes[MS_SHARE_BATCH];
+    uint64_t gaps; /* bit i: no descriptor, because chunk `first` + i is unmapped */
 };
+_Static_assert(MS_SHARE_BATCH <= 64, "one bit of gaps each");
 
 bool ms_share_key_equal(const struct ms_share_key *a, const struct ms_share_key *b);
 

@@ -9,5 +9,7 @@ set_target_properties(torch_double PROPERTIES OUTPUT_NAME c10_cuda C_VISIBILITY_
 process_program(proxy_job SOURCES proxy_job.c LIBRARIES simgpu_cuda torch_double)
 set_target_properties(proxy_job PROPERTIES SKIP_BUILD_RPATH OFF)
 target_include_directories(proxy_job PRIVATE ${CMAKE_SOURCE_DIR})
+process_program(ipc_page_job SOURCES ipc_page_job.c pair.c LIBRARIES simgpu_cuda torch_double)
+set_target_properties(ipc_page_job PROPERTIES SKIP_BUILD_RPATH OFF)
 process_program(probe_job SOURCES probe_job.c driver_resolved.c)
 list(APPEND suites test_proxy test_host_road)

@@ -22,13 +22,15 @@ def left_behind() -> set[Path]:
     return {path for path in names if str(path) not in listening and path.exists()}
 
 
-class Shared(ProcessTest):
-    """Each scenario of ipc_job checks itself, on both sides."""
+class Pair(ProcessTest):
+    """Each scenario of a program checks itself, on both sides."""
+
+    job = "ipc_job"
 
     def hold(self, scenario: str, shim: bool = True, **settings: Any) -> None:
         # "gone" is ended by its own other half, which says that it holds.
         result = run(
-            [program("ipc_job"), scenario],
+            [program(self.job), scenario],
             shim=shim,
             **{"MEMSHIM_OUTPUT": self.output, "SIMGPU_CONTEXT": 64 * MIB, **settings},
         )
@@ -36,6 +38,10 @@ class Shared(ProcessTest):
             self.skipTest("this process may not leave its network namespace")
         result.check(-9 if scenario == "gone" else 0)
         self.assertEqual(result.stdout, f"{scenario} holds\n", result.stderr)
+
+
+class Shared(Pair):
+    """Blocks of the pool."""
 
     def test_the_driver_itself(self) -> None:
         self.hold("plain", shim=False)
@@ -89,6 +95,30 @@ class Shared(ProcessTest):
 
     def test_no_thread_before_the_first_export(self) -> None:
         self.hold("quiet")
+
+
+class Pages(Pair):
+    """Tensors in PyTorch's expandable segments, which memshim switched on."""
+
+    job = "ipc_page_job"
+
+    def test_contents_on_both_sides(self) -> None:
+        self.hold("plain")
+
+    def test_the_run_grows(self) -> None:
+        self.hold("grown")
+
+    def test_the_run_shrinks(self) -> None:
+        self.hold("shrunk", MEMSHIM_LIMIT="512MiB")
+
+    def test_unmapped_while_open(self) -> None:
+        self.hold("kept", MEMSHIM_LIMIT="512MiB")
+
+    def test_while_both_spill(self) -> None:
+        self.hold("moving", MEMSHIM_LIMIT="224MiB", MEMSHIM_SPILL="auto")
+
+    def test_the_user_switched_them_on(self) -> None:
+        self.hold("chosen", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 
 
 if __name__ == "__main__":

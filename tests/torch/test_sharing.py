@@ -88,6 +88,85 @@ MOVING = """
         assert process.exitcode == 0
 """
 
+# As the custom all-reduces of inference servers share their buffers: they ask where the tensor's
+# allocation begins, name that, and add the offset in the other process. The tensor begins inside a
+# page of 20 MiB and ends in another; with an argument, a thread holds more than the cap meanwhile.
+NAMED = """
+    import ctypes, sys, threading, torch, torch.multiprocessing as mp
+
+    MIB, RANGE_START, LAZY, DEFAULT = 1 << 20, 11, 1, 4
+    cuda = ctypes.CDLL(None)
+
+    class Handle(ctypes.Structure):
+        _fields_ = [("reserved", ctypes.c_ubyte * 64)]
+
+    def pattern(seed, count):
+        return ((torch.arange(count, dtype=torch.int32) + seed) % 251).to(torch.uint8)
+
+    def name(tensor):
+        base, handle = ctypes.c_uint64(), Handle()
+        at = tensor.data_ptr()
+        assert cuda.cuPointerGetAttribute(ctypes.byref(base), RANGE_START, ctypes.c_uint64(at)) == 0
+        answer = cuda.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(base.value))
+        assert answer == 0, f"cudaIpcGetMemHandle: {answer}"
+        return bytes(handle.reserved), at - base.value
+
+    def opened(handle):
+        at = ctypes.c_void_p()
+        assert cuda.cudaIpcOpenMemHandle(ctypes.byref(at), Handle.from_buffer_copy(handle), LAZY) == 0
+        return at.value
+
+    def copy(to, source, count):
+        assert cuda.cudaMemcpy(*map(ctypes.c_void_p, (to, source, count)), DEFAULT) == 0
+
+    def hold(count, stop):
+        hosts = [pattern(7 * i, 16 * MIB) for i in range(count)]
+        held = [host.cuda() for host in hosts]
+        turn = 0
+        while turn < count or not stop.is_set():
+            i = 5 * turn % max(count, 1)
+            assert not count or torch.equal(held[i].cpu(), hosts[i])
+            held[i:i + 1] = [None] * (count > 0)
+            held[i:i + 1] = [hosts[i].cuda()] if count else []
+            turn += 1
+            stop.wait(0.1 * (count == 0))
+
+    def exchange(inbox, outbox, first, other, count):
+        stop = threading.Event()
+        before = torch.empty(7 * MIB + 512, dtype=torch.uint8, device="cuda")
+        mine = pattern(first, 30 * MIB + 512).cuda()
+        behind = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+        thread = threading.Thread(target=hold, args=(count, stop))
+        thread.start()
+        outbox.put(name(mine))
+        handle, offset = inbox.get(timeout=200)
+        theirs, base = torch.empty_like(mine), opened(handle)
+        assert opened(handle) == base
+        copy(theirs.data_ptr(), base + offset, mine.numel())
+        good = torch.equal(theirs.cpu(), pattern(other, mine.numel()))
+        outbox.put("read")
+        assert inbox.get(timeout=200) == "read"
+        answer = pattern(other + 1, mine.numel())
+        copy(base + offset, answer.data_ptr(), mine.numel())
+        outbox.put("written")
+        assert inbox.get(timeout=200) == "written"
+        good &= torch.equal(mine.cpu(), pattern(first + 1, mine.numel()))
+        for _ in range(2):
+            assert cuda.cudaIpcCloseMemHandle(ctypes.c_void_p(base)) == 0
+        stop.set()
+        thread.join()
+        print(first, "exchanged", good, flush=True)
+
+    if __name__ == "__main__":
+        mp.set_start_method("spawn")
+        one, two, count = mp.Queue(), mp.Queue(), int(sys.argv[1])
+        process = mp.Process(target=exchange, args=(one, two, 100, 3, count))
+        process.start()
+        exchange(two, one, 3, 100, count)
+        process.join()
+        assert process.exitcode == 0
+"""
+
 # Symmetric memory of two ranks, with a multicast object over it.
 SYMMETRIC = """
     import json, os, torch, torch.distributed as dist
@@ -158,6 +237,32 @@ class Queue(unittest.TestCase):
 
     def test_while_pages_move(self) -> None:
         self.move(expandable=True)
+
+
+@harness.needs_torch
+class Named(unittest.TestCase):
+    """cudaIpcGetMemHandle on a tensor, where memshim switched expandable segments on."""
+
+    def share(self, held: int, **settings: Any) -> harness.Job:
+        job = harness.run_memshim(NAMED, str(held), **settings)
+        self.assertEqual(
+            sorted(job.result.check().stdout.splitlines()),
+            ["100 exchanged True", "3 exchanged True"],
+            job.result.describe(),
+        )
+        return job
+
+    def test_without_memshim(self) -> None:
+        result = harness.run(NAMED, "0").check()
+        self.assertEqual(result.stdout.count("exchanged True"), 2, result.describe())
+
+    def test_memory_is_ample(self) -> None:
+        self.share(0)
+
+    def test_while_memory_moves(self) -> None:
+        job = self.share(20, MEMSHIM_SPILL="auto", MEMSHIM_LIMIT="384MiB", SIMGPU_CONTEXT=64 << 20)
+        for report in job.reports:
+            self.assertGreater(report["devices"][0]["spill"]["spills"], 0)
 
 
 GRAPHS = """

@@ -19,112 +19,7 @@
 #include <unistd.h>
 
 #include "held_work.h"
-#include "say.h"
-
-#define FLAGS CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-
-static int talk;    /* to the other process */
-static pid_t other; /* of the owner: the opener */
-
-struct offer {
-    CUipcMemHandle handle;
-    size_t bytes;
-    unsigned char value;
-};
-
-/* ---- both */
-
-static void tell(const void *what, size_t bytes)
-{
-    EXPECT(write(talk, what, bytes) == (ssize_t)bytes);
-}
-
-static void hear(void *what, size_t bytes)
-{
-    EXPECT(read(talk, what, bytes) == (ssize_t)bytes);
-}
-
-static void say_go(void)
-{
-    tell("g", 1);
-}
-
-static void await_go(void)
-{
-    char go = 0;
-    hear(&go, 1);
-}
-
-static void use_device(void)
-{
-    CUcontext context;
-    MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
-}
-
-/* Each 4 KiB is told by its place, too: chunks in another order would show. */
-static void fill(CUdeviceptr at, size_t bytes, unsigned char value)
-{
-    unsigned char *host = malloc(bytes);
-    EXPECT(host != NULL);
-    for (size_t i = 0; i < bytes; i++) {
-        host[i] = (unsigned char)(value + i / 4096 * 7);
-    }
-    MUST(cuMemcpyHtoD(at, host, bytes));
-    free(host);
-}
-
-static int holds(CUdeviceptr at, size_t bytes, unsigned char value)
-{
-    unsigned char *host = malloc(bytes);
-    int same = 1;
-    EXPECT(host != NULL);
-    MUST(cuMemcpyDtoH(host, at, bytes));
-    for (size_t i = 0; i < bytes && same; i++) {
-        same = host[i] == (unsigned char)(value + i / 4096 * 7);
-    }
-    free(host);
-    return same;
-}
-
-static CUdeviceptr block_of(size_t bytes, unsigned char value)
-{
-    CUdeviceptr at = 0;
-    MUST(cuMemAlloc(&at, bytes));
-    fill(at, bytes, value);
-    return at;
-}
-
-static void offer(CUdeviceptr at, size_t bytes, unsigned char value)
-{
-    struct offer made = {.bytes = bytes, .value = value};
-    MUST(cuIpcGetMemHandle(&made.handle, at));
-    tell(&made, sizeof made);
-}
-
-static CUdeviceptr take(struct offer *taken)
-{
-    CUdeviceptr at = 0;
-    hear(taken, sizeof *taken);
-    MUST(cuIpcOpenMemHandle(&at, taken->handle, FLAGS));
-    return at;
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static size_t free_bytes(void)
-{
-    size_t free_now = 0;
-    size_t total = 0;
-    MUST(cuMemGetInfo(&free_now, &total));
-    return free_now;
-}
+#include "pair.h"
 
 /* ---- plain: what the header promises */
 
@@ -709,38 +604,14 @@ static void busy_opener(void)
     say_go();
 }
 
-static const struct {
-    const char *name;
-    void (*owner)(void), (*opener)(void);
-} scenarios[] = {{"plain", plain_owner, plain_opener},    {"apart", apart_owner, apart_opener},
-                 {"freed", freed_owner, freed_opener},    {"killed", killed_owner, killed_opener},
-                 {"gone", gone_owner, gone_opener},       {"many", many_owner, many_opener},
-                 {"moving", moving_owner, moving_opener}, {"quiet", quiet_owner, quiet_opener},
-                 {"closed", closed_owner, closed_opener}, {"busy", busy_owner, busy_opener}};
+static const struct pair scenarios[] = {
+    {"plain", plain_owner, plain_opener},    {"apart", apart_owner, apart_opener},
+    {"freed", freed_owner, freed_opener},    {"killed", killed_owner, killed_opener},
+    {"gone", gone_owner, gone_opener},       {"many", many_owner, many_opener},
+    {"moving", moving_owner, moving_opener}, {"quiet", quiet_owner, quiet_opener},
+    {"closed", closed_owner, closed_opener}, {"busy", busy_owner, busy_opener}};
 
 int main(int argc, char **argv)
 {
-    int ends[2];
-    EXPECT(argc == 2);
-    for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
-        if (strcmp(argv[1], scenarios[i].name) != 0) {
-            continue;
-        }
-        MUST(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends));
-        other = fork();
-        EXPECT(other >= 0);
-        talk = ends[other == 0];
-        MUST(close(ends[other != 0]));
-        if (other == 0) {
-            scenarios[i].opener();
-            return 0;
-        }
-        scenarios[i].owner();
-        int status = 0;
-        EXPECT(waitpid(other, &status, 0) == other);
-        EXPECT(status == 0 || strcmp(argv[1], "killed") == 0);
-        (void)printf("%s holds\n", argv[1]);
-        return 0;
-    }
-    return 2;
+    return run_pair(scenarios, sizeof scenarios / sizeof scenarios[0], argc, argv);
 }

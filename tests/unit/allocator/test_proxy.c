@@ -604,6 +604,93 @@ Test(proxy, without_room_for_both_a_page_stays_in_parts)
     end(&scene);
 }
 
+struct visited {
+    uint64_t chunks, bytes;
+    ms_handle_t last;
+};
+
+static bool visit(void *ctx, ms_handle_t chunk, uint64_t bytes)
+{
+    struct visited *visited = ctx;
+    visited->chunks++;
+    visited->bytes += bytes;
+    visited->last = chunk;
+    return true;
+}
+
+/* Who was given its parts still has them: nobody may put one chunk in their place. */
+Test(proxy, a_page_whose_parts_others_know_stays_in_parts)
+{
+    struct ms_proxy_info info;
+    struct visited visited = {0};
+    const struct ms_chunk_visitor visitor = {.visit = visit, .ctx = &visited};
+    ms_proxy_t *page = NULL;
+    struct scene scene = build_parts(&page);
+    cr_assert_eq(ms_proxy_pin_chunks(scene.rig->pool, page, &visitor), MS_OK);
+    cr_assert_eq(visited.chunks, PAGE / GRANULE);
+    cr_assert_eq(visited.bytes, PAGE);
+    cr_assert_eq(ms_proxy_show(scene.rig->pool, page, &info), MS_ERR_NOT_SUPPORTED);
+    cr_assert(info.pinned);
+    cr_assert(ms_dry_holds(scene.rig->dry, scene.base + PAGE, PAGE, 77));
+    end(&scene);
+}
+
+/* A page that is one chunk is shown as that by either road. */
+Test(proxy, the_chunk_of_a_whole_page_is_visited)
+{
+    struct ms_proxy_info info;
+    struct visited visited = {0};
+    const struct ms_chunk_visitor visitor = {.visit = visit, .ctx = &visited};
+    struct scene scene = build(AMPLE, 0);
+    add_page(&scene, 0);
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base, &info), MS_OK);
+    cr_assert_eq(ms_proxy_pin_chunks(scene.rig->pool, info.proxy, &visitor), MS_OK);
+    cr_assert_eq(visited.chunks, 1);
+    cr_assert_eq(ms_proxy_show(scene.rig->pool, info.proxy, &info), MS_OK);
+    cr_assert_eq(info.chunk, visited.last);
+    end(&scene);
+}
+
+Test(proxy, what_was_taken_of_a_page_is_backed_before_its_chunks_are_visited)
+{
+    struct visited visited = {0};
+    const struct ms_chunk_visitor visitor = {.visit = visit, .ctx = &visited};
+    struct ms_proxy_info info;
+    struct scene scene = build(44 * MIB, 256 * MIB);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    ms_proxy_request_over(scene.rig->pool);
+    struct ms_block_info block = rig_alloc(scene.rig, 30 * MIB, MS_STREAM_DEVICE);
+    rig_free(scene.rig, block, MS_STREAM_DEVICE);
+    synchronize(&scene);
+    for (ms_addr_t at = scene.base; at < scene.base + 2 * PAGE; at += PAGE) {
+        cr_assert_eq(ms_proxy_at(scene.rig->pool, at, &info), MS_OK);
+        cr_assert_eq(ms_proxy_pin_chunks(scene.rig->pool, info.proxy, &visitor), MS_OK);
+        cr_assert(ms_dry_accessible(scene.rig->dry, at, PAGE));
+    }
+    cr_assert_eq(visited.bytes, 2 * PAGE);
+    end(&scene);
+}
+
+/* Without spilling, what stands on the host for a hole has no way back. */
+Test(proxy, a_page_that_cannot_be_backed_on_the_device_is_not_pinned)
+{
+    struct visited visited = {0};
+    const struct ms_chunk_visitor visitor = {.visit = visit, .ctx = &visited};
+    struct ms_proxy_info info;
+    struct scene scene = build(44 * MIB, 256 * MIB);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    ms_proxy_request_over(scene.rig->pool);
+    (void)rig_alloc(scene.rig, 30 * MIB, MS_STREAM_DEVICE);
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + PAGE, &info), MS_OK);
+    cr_assert_eq(ms_proxy_pin_chunks(scene.rig->pool, info.proxy, &visitor), MS_ERR_NOT_SUPPORTED);
+    ms_proxy_info(scene.rig->pool, info.proxy, &info);
+    cr_assert(!info.pinned);
+    cr_assert_eq(visited.chunks, 0);
+    end(&scene);
+}
+
 /* Whichever call fails, once or some times on end: the contents stay, and all that is charged is
  * there for a reason. */
 Test(proxy, a_device_that_fails_leaves_a_page_whole_or_in_parts)
@@ -628,12 +715,14 @@ Test(proxy, a_device_that_fails_leaves_a_page_whole_or_in_parts)
 Test(proxy, wrong_calls_are_refused)
 {
     struct scene scene = build(AMPLE, 0);
+    const struct ms_chunk_visitor nobody = {0};
     ms_proxy_t *proxy = NULL;
     ms_pool_t *pool = scene.rig->pool;
     cr_assert_eq(try_create(&scene, GRANULE + 1, &proxy), MS_ERR_INVALID);
     cr_assert_eq(try_create(&scene, 0, &proxy), MS_ERR_INVALID);
     cr_assert_eq(try_create(&scene, 2 * AMPLE, &proxy), MS_ERR_NO_MEMORY);
     cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_OK);
+    cr_assert_eq(ms_proxy_pin_chunks(pool, proxy, &nobody), MS_ERR_NOT_OURS, "mapped nowhere");
     cr_assert_eq(try_map(&scene, proxy, 1), MS_ERR_INVALID);
     cr_assert_eq(try_map(&scene, proxy, 390), MS_ERR_INVALID, "beyond the reservation");
     cr_assert_eq(try_map(&scene, proxy, 0), MS_OK);
