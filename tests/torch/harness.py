@@ -206,6 +206,13 @@ def script_text(source: str) -> str:
     return before + textwrap.dedent(source)
 
 
+def new_script(name: str, source: str) -> Path:
+    """A file of that name in a folder of its own, with `script_text` of the source."""
+    script = new_cache() / name
+    script.write_text(script_text(source))
+    return script
+
+
 def preloading(library: Path) -> list[str]:
     """The beginning of a command line: this library comes before all others, memshim's too."""
     return ["sh", "-c", f'LD_PRELOAD={library}:$LD_PRELOAD exec "$@"', "sh"]

@@ -360,8 +360,7 @@ class DryRun(unittest.TestCase):
     def test_validation(self) -> None:
         """Later and larger than a step: waited for if it is asked for, and the answer says whether
         one was seen."""
-        script = harness.new_cache() / "validated.py"
-        script.write_text(VALIDATED)
+        script = harness.new_script("validated.py", VALIDATED)
         command = ("--", sys.executable, str(script))
         first = json.loads(dry_run("--json", *command).stdout)
         later = json.loads(dry_run("--json", "--validation", *command).stdout)
@@ -388,7 +387,7 @@ class DryRun(unittest.TestCase):
         code += "o = torch.optim.SGD(m.parameters(), momentum=0.9)\n"
         code += "for _ in range(2):\n    o.zero_grad()\n"
         code += "    m(torch.ones(8, 256, device='cuda')).sum().backward()\n    o.step()"
-        (rank,) = answer("--", sys.executable, "-c", code)["ranks"]
+        (rank,) = answer("--", sys.executable, "-c", harness.script_text(code))["ranks"]
         self.assertTrue(rank["optimizer_state"])
         self.assertEqual(rank["kinds"]["optimizer state"], 4 * 256 * 257)
         # Though a work space of 32 MiB was made in the first pass, and stays.
@@ -397,8 +396,7 @@ class DryRun(unittest.TestCase):
     def test_a_single_step_that_makes_no_state(self) -> None:
         """What it drops as it returns looks like state, which the answer says; after two it does
         not."""
-        script = harness.new_cache() / "decay.py"
-        script.write_text(DECAY)
+        script = harness.new_script("decay.py", DECAY)
         for steps, told in ((1, True), (2, False)):
             done = dry_run("--", sys.executable, str(script), str(steps))
             self.assertEqual("A single step does not show" in done.stdout, told, done.stdout)
@@ -407,8 +405,7 @@ class DryRun(unittest.TestCase):
     def test_dies_after_its_first_step(self) -> None:
         """Its state goes before its parameters, and was made all the same; the line that called
         the optimizer is named, and no number of steps before the answer's."""
-        script = harness.new_cache() / "first.py"
-        script.write_text(FIRST_STEP)
+        script = harness.new_script("first.py", FIRST_STEP)
         done = dry_run("--json", "--", sys.executable, str(script))
         said = json.loads(done.stdout)
         self.assertEqual((said["end"], said["status"]), ("failed", 3), done.stderr[-4000:])
@@ -420,8 +417,7 @@ class DryRun(unittest.TestCase):
     def test_largest_tensor(self) -> None:
         """Of what is no part of the model: bytes, line, kind and step. Shapes do not reach the
         allocator."""
-        script = harness.new_cache() / "shapes.py"
-        script.write_text(SHAPES)
+        script = harness.new_script("shapes.py", SHAPES)
         command = ("--steps", "3", "--", sys.executable, str(script))
         (rank,) = answer(*command)["ranks"]
         largest = rank["largest_tensor"]
@@ -436,8 +432,7 @@ class DryRun(unittest.TestCase):
 
     def test_step_of_the_peak_of_a_long_run(self) -> None:
         """Of more steps than are kept, so that the step's number is not known, nor told."""
-        script = harness.new_cache() / "long.py"
-        script.write_text(LONG)
+        script = harness.new_script("long.py", LONG)
         (rank,) = answer("--steps", "100000", "--", sys.executable, str(script))["ranks"]
         self.assertEqual(rank["steps"], 4200)
         self.assertGreater(rank["peak_live_bytes"], 64 << 20)
@@ -445,8 +440,7 @@ class DryRun(unittest.TestCase):
 
     def test_two_optimizers(self) -> None:
         """Where the first makes no state, the answer says that another may come."""
-        script = harness.new_cache() / "finder.py"
-        script.write_text(FINDER)
+        script = harness.new_script("finder.py", FINDER)
         done = dry_run("--", sys.executable, str(script))
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
         self.assertIn("no optimizer made state: the command is stopped", done.stderr)
@@ -455,8 +449,7 @@ class DryRun(unittest.TestCase):
 
     def test_two_optimizers_that_take_turns(self) -> None:
         """Each has made a second step before the command is stopped."""
-        script = harness.new_cache() / "second.py"
-        script.write_text(SECOND)
+        script = harness.new_script("second.py", SECOND)
         said = answer("--", sys.executable, str(script))
         self.assertEqual(said["end"], "stopped")
         self.assertGreater(said["ranks"][0]["peak_live_bytes"], 2 * 65536 * 256 * 4)
@@ -464,8 +457,7 @@ class DryRun(unittest.TestCase):
     def test_two_schedules(self) -> None:
         """Of blocks that another stream used: each can be had again at once where its end is known
         at once, or waited for; none where nobody waits."""
-        script = harness.new_cache() / "streams.py"
-        script.write_text(STREAMS)
+        script = harness.new_script("streams.py", STREAMS)
         command = ("--", sys.executable, str(script))
         said = answer("--schedules", "both", *command)
         (rank,) = said["ranks"]
@@ -482,8 +474,7 @@ class DryRun(unittest.TestCase):
     def test_values(self) -> None:
         """Each place with its line, reader and type; drawn values are of that type, and the same
         again. What was copied up is not among them."""
-        script = harness.new_cache() / "reader.py"
-        script.write_text(READER)
+        script = harness.new_script("reader.py", READER)
         source = READER.splitlines()
 
         def line(text: str) -> str:
@@ -522,8 +513,7 @@ class DryRun(unittest.TestCase):
 
     def test_recurrent(self) -> None:
         """cuDNN's spaces are by the bound that docs/dry-run.md states."""
-        script = harness.new_cache() / "recurrent.py"
-        script.write_text(RECURRENT)
+        script = harness.new_script("recurrent.py", RECURRENT)
         said = answer("--", sys.executable, str(script))
         cells = 10 * 4 * 64 * 4
         weights = 4 * (4 * 64 * (32 + 64) + 4 * 64 * (64 + 64) + 2 * 2 * 4 * 64)
@@ -533,8 +523,7 @@ class DryRun(unittest.TestCase):
 
     def test_convolutions(self) -> None:
         """cuDNN's work space is by the bound that docs/dry-run.md states, and held at the peak."""
-        script = harness.new_cache() / "convolutions.py"
-        script.write_text(CONVOLUTIONS)
+        script = harness.new_script("convolutions.py", CONVOLUTIONS)
         bound = 2 * (4 * 24 * 64 * 64 + 40 * 24 * 9 + 4 * 40 * 64 * 64)
         peaks = []
         for layout, found in (("first", bound), ("last", None)):
@@ -551,8 +540,7 @@ class DryRun(unittest.TestCase):
     def test_convolutions_without_room(self) -> None:
         """Where a card has room for the result and not for the work space, PyTorch goes on to an
         algorithm without one; where it has none for the result, it is out of memory."""
-        script = harness.new_cache() / "convolutions.py"
-        script.write_text(CONVOLUTIONS)
+        script = harness.new_script("convolutions.py", CONVOLUTIONS)
         images = 256 * 64 * 64 * 2
         bound = images * 24 + 2 * 40 * 24 * 9 + images * 40
         for words in (["full"], ["full", "tries"]):
@@ -564,8 +552,7 @@ class DryRun(unittest.TestCase):
     def test_convolutions_that_fit_slower(self) -> None:
         """The largest batch has no room for the work space of the fastest algorithm. That is said,
         and that it is the largest is shown by a card of that size."""
-        script = harness.new_cache() / "convolved.py"
-        script.write_text(CONVOLVED)
+        script = harness.new_script("convolved.py", CONVOLVED)
         find = ("--gpu", "900MiB", "--find-batch", "--batch-arg", "--batch=128,377")
         text = dry_run(*find, "--", sys.executable, str(script)).stdout
         for batch, fits in ((128, "all three"), (377, r"PyTorch alone \(slower\)"), (378, "no")):
@@ -580,8 +567,7 @@ class DryRun(unittest.TestCase):
 
     def test_convolutions_compared(self) -> None:
         """With `benchmark`, the algorithm that takes work space is the fastest, each time."""
-        script = harness.new_cache() / "convolutions.py"
-        script.write_text(CONVOLUTIONS)
+        script = harness.new_script("convolutions.py", CONVOLUTIONS)
         bound = 2 * (4 * 24 * 64 * 64 + 40 * 24 * 9 + 4 * 40 * 64 * 64)
         said = answer("--", sys.executable, str(script), "first", "tries")
         self.assertEqual(said["cudnn_convolution_bytes_bound"], bound)
@@ -593,7 +579,7 @@ class DryRun(unittest.TestCase):
         checkpoint = folder / "model.pt"
         checkpoint.write_bytes(b"trained for weeks")
         script = folder / "train.py"
-        script.write_text(TRAINER)
+        script.write_text(harness.script_text(TRAINER))
         done = dry_run("--json", "--", sys.executable, str(script), str(checkpoint))
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
         self.assertEqual(json.loads(done.stdout)["end"], "stopped")
@@ -665,8 +651,7 @@ class DryRun(unittest.TestCase):
 
     def test_objects_of_ranks_arrive(self) -> None:
         """As pickles in device memory, whose sizes kernels add up and compare."""
-        script = harness.new_cache() / "objects.py"
-        script.write_text(harness.script_text(OBJECTS))
+        script = harness.new_script("objects.py", OBJECTS)
         done = dry_run("--json", "--", *harness.torchrun(2), str(script))
         self.assertEqual(json.loads(done.stdout)["end"], "ended", done.stderr[-4000:])
         said = [line for line in done.stderr.splitlines() if line.endswith(("True", "False"))]
@@ -681,8 +666,7 @@ class DryRun(unittest.TestCase):
 
     def test_another_launcher(self) -> None:
         """Which no word of the command shows: what ran is not what was asked for."""
-        script = harness.new_cache() / "launch.py"
-        script.write_text(LAUNCHER)
+        script = harness.new_script("launch.py", LAUNCHER)
         call = ("--ranks-of", "64", "--only", "0", "--gpus", "1", "--")
         done = dry_run(*call, sys.executable, str(script))
         self.assertEqual(done.returncode, 1, done.stderr[-4000:])
