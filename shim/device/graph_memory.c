@@ -91,6 +91,15 @@ static bool ask(const struct ms_device *device, CUgraphMem_attribute attribute, 
     return known;
 }
 
+uint64_t ms_graph_memory_held(const struct ms_device *device)
+{
+    uint64_t bytes = 0;
+    if (atomic_load_explicit(&device->graphs_allocate, memory_order_relaxed)) {
+        (void)ask(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+    }
+    return bytes;
+}
+
 /* What the driver keeps for graphs, and no graph has mapped; 0 where it does not say. */
 static uint64_t unused_bytes(const struct ms_device *device)
 {

@@ -52,6 +52,10 @@ void ms_graph_memory_came(const struct ms_graph_room *room, CUresult result);
  * cuDeviceGraphMemTrim). */
 void ms_graph_memory_trimmed(CUdevice device);
 
+/* What the driver holds for graphs now; 0 where it does not say, or no graph of the program
+ * allocates. */
+uint64_t ms_graph_memory_held(const struct ms_device *device);
+
 /* Corrects the charge to what the driver holds for graphs now. Not while a stream captures: what
  * came then is charged the next time. */
 void ms_graph_memory_correct(struct ms_device *device);

@@ -8,6 +8,7 @@
 #include "allocator/base/units.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
+#include "shim/device/graph_memory.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/nvml.h"
 #include "shim/group/group.h"
@@ -44,10 +45,53 @@ bool ms_device_used_bytes(struct ms_device *device, uint64_t *used_bytes)
     return used_by_driver(device, used_bytes) || ms_nvml_used_bytes(device->uuid, used_bytes);
 }
 
+static bool used_by_nvml(struct ms_device *device, uint64_t *used_bytes)
+{
+    return ms_nvml_used_bytes(device->uuid, used_bytes);
+}
+
 /* False: NVML does not say. *own_bytes is 0 if this process is not in its list. */
-static bool used_by_own(const struct ms_device *device, uint64_t *own_bytes)
+static bool used_by_own(struct ms_device *device, uint64_t *own_bytes)
 {
     return ms_nvml_own_bytes(device->uuid, own_bytes);
+}
+
+typedef bool ask_used(struct ms_device *device, uint64_t *used_bytes);
+
+/* What is in use, without what the driver holds for graphs. If that changes while the one answer
+ * and the other are got, both are asked for again. */
+static bool ask_without_graphs(struct ms_device *device, ask_used *ask, uint64_t *used_bytes)
+{
+    uint64_t held = ms_graph_memory_held(device);
+    bool known = false;
+    bool steady = false;
+    for (int i = 0; i < SAMPLES && !steady; i++) {
+        const uint64_t before = held;
+        known = ask(device, used_bytes);
+        held = ms_graph_memory_held(device);
+        steady = !known || held == before;
+    }
+    *used_bytes = ms_less(*used_bytes, held);
+    return known;
+}
+
+/* Under the lock a change of what is charged for graphs is whole. */
+static uint64_t charged_without_graphs(struct ms_device *device) MS_REQUIRES(device->measuring)
+{
+    return atomic_load(&device->budget.charged_bytes) - atomic_load(&device->graph_bytes);
+}
+
+/* Without the lock, because the first question loads NVML. */
+static void ask_first(struct ms_device *device, struct ms_measure *measure)
+{
+    measure->own_known = ask_without_graphs(device, used_by_own, &measure->own_bytes);
+    if (measure->own_known && measure->own_bytes != 0) {
+        measure->by = MS_MEASURE_BY_OWN;
+    } else if (ask_without_graphs(device, used_by_driver, &measure->used_bytes)) {
+        measure->by = MS_MEASURE_BY_DRIVER;
+    } else if (ask_without_graphs(device, used_by_nvml, &measure->used_bytes)) {
+        measure->by = MS_MEASURE_BY_NVML;
+    }
 }
 
 void ms_measure_begin(struct ms_device *device, struct ms_measure *measure)
@@ -57,15 +101,10 @@ void ms_measure_begin(struct ms_device *device, struct ms_measure *measure)
         return;
     }
     measure->device = device;
-    measure->charged_bytes = atomic_load(&device->budget.charged_bytes);
-    measure->own_known = used_by_own(device, &measure->own_bytes);
-    if (measure->own_known && measure->own_bytes != 0) {
-        measure->by = MS_MEASURE_BY_OWN;
-    } else if (used_by_driver(device, &measure->used_bytes)) {
-        measure->by = MS_MEASURE_BY_DRIVER;
-    } else if (ms_nvml_used_bytes(device->uuid, &measure->used_bytes)) {
-        measure->by = MS_MEASURE_BY_NVML;
-    }
+    ms_lock_acquire(&device->measuring);
+    measure->charged_bytes = charged_without_graphs(device);
+    ms_lock_release(&device->measuring);
+    ask_first(device, measure);
 }
 
 /* How much more is in use than at the beginning, up to a plausible limit. False: not known. */
@@ -74,13 +113,15 @@ static bool compare(const struct ms_measure *measure, int64_t *more_bytes)
     struct ms_device *device = measure->device;
     uint64_t now_bytes = 0;
     /* A process enters the list with its first context. */
-    if (measure->own_known && used_by_own(device, &now_bytes) && now_bytes != 0) {
+    if (measure->own_known && ask_without_graphs(device, used_by_own, &now_bytes) &&
+        now_bytes != 0) {
         *more_bytes = (int64_t)(now_bytes - measure->own_bytes);
         return true;
     }
     if (measure->by == MS_MEASURE_BY_OWN || measure->by == MS_MEASURE_NOTHING ||
-        !(measure->by == MS_MEASURE_BY_NVML ? ms_nvml_used_bytes(device->uuid, &now_bytes)
-                                            : used_by_driver(device, &now_bytes))) {
+        !ask_without_graphs(device,
+                            measure->by == MS_MEASURE_BY_NVML ? used_by_nvml : used_by_driver,
+                            &now_bytes)) {
         return false;
     }
     *more_bytes = (int64_t)(now_bytes - measure->used_bytes);
@@ -90,14 +131,26 @@ static bool compare(const struct ms_measure *measure, int64_t *more_bytes)
     return true;
 }
 
-int64_t ms_measure_end(const struct ms_measure *measure)
+static int64_t end(const struct ms_measure *measure) MS_REQUIRES(measure->device->measuring)
 {
     int64_t more_bytes = 0;
-    if (!measure->device || ms_captures_running() || !compare(measure, &more_bytes)) {
+    if (ms_captures_running() || !compare(measure, &more_bytes)) {
         return 0;
     }
-    uint64_t charged = atomic_load(&measure->device->budget.charged_bytes);
-    return more_bytes - (int64_t)(charged - measure->charged_bytes);
+    return more_bytes - (int64_t)(charged_without_graphs(measure->device) - measure->charged_bytes);
+}
+
+int64_t ms_measure_end(const struct ms_measure *measure)
+{
+    if (!measure->device) {
+        return 0;
+    }
+    const int cancellation = ms_cancel_hold();
+    ms_lock_acquire(&measure->device->measuring);
+    const int64_t taken = end(measure);
+    ms_lock_release(&measure->device->measuring);
+    ms_cancel_let(cancellation);
+    return taken;
 }
 
 static void impose(struct ms_context *context, uint64_t bytes)
@@ -117,13 +170,16 @@ static void record(struct ms_context *context, enum ms_charge_reason reason, uin
 int64_t ms_measure_charge(const struct ms_measure *measure, struct ms_context *context,
                           enum ms_charge_reason reason)
 {
+    if (!measure->device) {
+        return 0;
+    }
     const int cancellation = ms_cancel_hold();
-    ms_lock_acquire(&context->device->measuring);
-    int64_t taken = ms_measure_end(measure);
+    ms_lock_acquire(&measure->device->measuring);
+    int64_t taken = end(measure);
     if (taken > 0) {
         impose(context, (uint64_t)taken);
     }
-    ms_lock_release(&context->device->measuring);
+    ms_lock_release(&measure->device->measuring);
     ms_cancel_let(cancellation);
     if (taken > 0) {
         record(context, reason, (uint64_t)taken);

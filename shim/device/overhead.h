@@ -5,7 +5,8 @@
  * process ids than NVML, on a MIG device, without NVML) the device's free memory is compared. That
  * is an estimate, because it includes what other processes take and give back at the same moment.
  * So it is limited to what is plausible, errs on the side of charging, and is checked again later
- * (ms_overhead_give_back). */
+ * (ms_overhead_give_back). What the driver holds for graphs is left out of all figures: it comes
+ * and goes with other threads' launches, and is charged by itself (graph_memory.h). */
 #ifndef MEMSHIM_SHIM_DEVICE_OVERHEAD_H
 #define MEMSHIM_SHIM_DEVICE_OVERHEAD_H
 
@@ -31,9 +32,7 @@ enum ms_measure_by {
 
 struct ms_measure {
     struct ms_device *device;
-    uint64_t used_bytes;
-    uint64_t own_bytes;
-    uint64_t charged_bytes;
+    uint64_t used_bytes, own_bytes, charged_bytes; /* without what is held for graphs */
     enum ms_measure_by by; /* source of used_bytes, which MS_MEASURE_BY_OWN does not need */
     bool own_known;        /* NVML lists processes; own_bytes is 0 if this one is not listed yet */
 };

@@ -216,6 +216,13 @@ class ProcessTest(unittest.TestCase):
         surroundings.start()
         self.addCleanup(surroundings.stop)
 
+    def without_nvml(self) -> dict[str, Any]:
+        """The driver alone, which does not know who uses what."""
+        alone = self.folder / "driver"
+        alone.mkdir()
+        (alone / "libcuda.so.1").symlink_to(SIMGPU / "libcuda.so.1")
+        return {"LD_LIBRARY_PATH": alone}
+
     def run_under_shim(self, *command: str | Path, **settings: Any) -> Result:
         return run(command, shim=True, MEMSHIM_OUTPUT=self.output, **settings)
 

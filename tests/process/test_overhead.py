@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import SIMGPU, TIMEOUT_S, ProcessTest, environment, program
+from machine import TIMEOUT_S, ProcessTest, environment, program
 
 MODULE_MIB = 16
 OTHER_MIB = 64
@@ -82,13 +82,6 @@ class Overhead(ProcessTest):
         self.assertEqual(other.tell(meanwhile), "done")
         self.assertEqual(ours.tell("go on"), "done")
         return (before - int(ours.tell("free"))) // 1024
-
-    def without_nvml(self) -> dict[str, Any]:
-        """The driver alone, which does not know who uses what."""
-        alone = self.folder / "driver"
-        alone.mkdir()
-        (alone / "libcuda.so.1").symlink_to(SIMGPU / "libcuda.so.1")
-        return {"LD_LIBRARY_PATH": alone}
 
     def test_what_another_takes_meanwhile_is_not_ours(self) -> None:
         ours, other = self.start()
