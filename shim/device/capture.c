@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "allocator/base/cancel.h"
+#include "allocator/base/locks/debt.h"
 #include "shim/device/device.h"
 #include "shim/device/heirs.h"
 #include "shim/device/stream.h"
@@ -30,19 +31,23 @@ CUresult ms_stream_captures_asked(CUstream handle, bool per_thread, bool *is_cap
     return result;
 }
 
-bool ms_capture_hold_off(void)
+bool ms_capture_hold_off(int *cancellation)
 {
     atomic_fetch_add(&hold_offs, 1);
     if (ms_captures_running()) {
         atomic_fetch_sub(&hold_offs, 1);
         return false;
     }
+    *cancellation = ms_cancel_hold();
+    ms_debt_note(1);
     return true;
 }
 
-void ms_capture_let_on(void)
+void ms_capture_let_on(int cancellation)
 {
     atomic_fetch_sub(&hold_offs, 1);
+    ms_debt_note(-1);
+    ms_cancel_let(cancellation);
 }
 
 /* Announces a capture, after the pools have settled, and waits for threads that are recording an

@@ -31,11 +31,12 @@ static inline CUresult ms_stream_captures(CUstream handle, bool per_thread, bool
                : CUDA_SUCCESS;
 }
 
-/* Between hold_off and let_on no capture can begin. Calls that would invalidate a capture
- * (recording an event for a whole context) are made in between. False if something captures; then
- * there is nothing to let on. */
-bool ms_capture_hold_off(void);
-void ms_capture_let_on(void);
+/* Between hold_off and let_on no capture can begin, and the thread cannot be cancelled (cancel.h).
+ * Calls that would invalidate a capture (recording an event for a whole context) are made in
+ * between. False if something captures; then there is nothing to let on. *cancellation is for
+ * let_on. */
+bool ms_capture_hold_off(int *cancellation);
+void ms_capture_let_on(int cancellation);
 
 /* Called around a call that begins or ends a capture; the latter two return the result that they
  * get. An announced capture that did not begin counts no more. */

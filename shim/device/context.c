@@ -305,10 +305,12 @@ void ms_context_make_current(const struct ms_device *device)
     if (context == NULL) {
         return;
     }
+    const int cancellation = ms_cancel_hold();
     if (context->primary && ms_driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && !current) {
         (void)ms_driver()->cuCtxPushCurrent_v2(context->handle);
     }
     ms_context_leave(context);
+    ms_cancel_let(cancellation);
 }
 
 /* --- scopes ----------------------------------------------------------------------------------- */

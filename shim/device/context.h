@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "allocator/base/locks/debt.h"
 #include "allocator/pool.h"
 #include "shim/driver/hook.h"
 
@@ -65,10 +66,12 @@ static inline bool ms_context_hold_live(struct ms_context *context)
 
 /* Begins a use: the context lives until ms_context_leave, because calls that destroy it wait. A use
  * lasts for one driver call or for the copies of a standstill; a thread in a use waits for nothing
- * that the program does. False, and nothing to leave: the context is dead, or a call that may
- * destroy it has begun (`dead` then says how that call ended). */
+ * that the program does, and cannot be cancelled in a driver call (cancel.h). False, and nothing to
+ * leave: the context is dead, or a call that may destroy it has begun (`dead` then says how that
+ * call ended). */
 static inline void ms_context_leave(struct ms_context *context)
 {
+    ms_debt_note(-1);
     atomic_fetch_sub(&context->users, 1);
 }
 
@@ -76,6 +79,7 @@ static inline bool ms_context_use(struct ms_context *context)
 {
     /* The user counts itself first and then looks whether a close is under way; the closer does the
      * reverse. So at least one of the two sees the other. */
+    ms_debt_note(1);
     atomic_fetch_add(&context->users, 1);
     if (context->dead || atomic_load(&context->closers) != 0) {
         ms_context_leave(context);

@@ -74,7 +74,8 @@ static bool has_work(CUstream stream)
 void ms_heirs_take(struct ms_context *context, ms_stream_t stream)
 {
     struct ms_stream_use use;
-    const bool held_off = ms_capture_hold_off();
+    int cancellation = 0;
+    const bool held_off = ms_capture_hold_off(&cancellation);
     if (ms_stream_enter(stream, &use)) {
         uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
         if (has_work(use.handle) && !hand_over(context, use.handle)) {
@@ -85,7 +86,7 @@ void ms_heirs_take(struct ms_context *context, ms_stream_t stream)
         ms_stream_leave(&use);
     }
     if (held_off) {
-        ms_capture_let_on();
+        ms_capture_let_on(cancellation);
     }
 }
 
@@ -127,9 +128,10 @@ void ms_heirs_keep(CUstream stream, bool per_thread)
 {
     struct ms_stream_view view;
     CUstream plain = ms_stream_plain_handle(stream, per_thread);
-    if (ms_capture_hold_off()) {
+    int cancellation = 0;
+    if (ms_capture_hold_off(&cancellation)) {
         keep_everything();
-        ms_capture_let_on();
+        ms_capture_let_on(cancellation);
     } else if (plain != CU_STREAM_LEGACY &&
                ms_stream_resolve(plain, per_thread, &view) == CUDA_SUCCESS) {
         keep_one(view.context, view.id);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "allocator/base/arithmetic.h"
+#include "allocator/base/cancel.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
@@ -147,6 +148,7 @@ static __attribute__((noinline, cold)) CUresult ask_current(const struct ms_devi
                                                             struct ms_mempool **out)
 {
     CUmemoryPool handle = NULL;
+    const int cancellation = ms_cancel_hold();
     ms_lock_acquire(MS_LOCK(CURRENT_POOL));
     CUresult result = MS_REAL(cuDeviceGetMemPool)(&handle, device->handle);
     *out = result == CUDA_SUCCESS ? ms_mempool_find(handle) : NULL;
@@ -155,6 +157,7 @@ static __attribute__((noinline, cold)) CUresult ask_current(const struct ms_devi
         atomic_store_explicit(&currents[device->ordinal], *out, memory_order_release);
     }
     ms_lock_release(MS_LOCK(CURRENT_POOL));
+    ms_cancel_let(cancellation);
     if (going) {
         /* When the current pool is destroyed, the default pool becomes current (cuda.h,
          * cuMemPoolDestroy). */
@@ -230,6 +233,7 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     }
     /* One thread at a time: an older answer would undo what a newer one has charged. The call only
      * reads a number. */
+    const int cancellation = ms_cancel_hold();
     ms_lock_acquire(&pool->lock);
     bool known =
         pool->destroyed
@@ -258,6 +262,7 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
         ms_budget_discharge(&device->budget, MS_OWNER_FORWARDED, before - now);
     }
     ms_lock_release(&pool->lock);
+    ms_cancel_let(cancellation);
     if (now > recorded) {
         ms_device_note_charge(device, true, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
                               now - recorded, 0);
@@ -289,11 +294,13 @@ uint64_t ms_mempools_trim(const struct ms_device *device)
     }
     for (struct ms_mempool *p = atomic_load_explicit(&first, memory_order_acquire); p;
          p = p->next) {
+        const int cancellation = ms_cancel_hold();
         ms_lock_acquire(&p->lock);
         uint64_t before = p->charged_bytes;
         bool trimmed = before != 0 && !p->destroyed && p->ordinal == device->ordinal &&
                        MS_REAL(cuMemPoolTrimTo)(p->handle, 0) == CUDA_SUCCESS;
         ms_lock_release(&p->lock);
+        ms_cancel_let(cancellation);
         if (!trimmed) {
             continue;
         }

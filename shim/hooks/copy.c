@@ -3,6 +3,7 @@
  * driver stages a plain copy; between mapped ones it refuses. A peer copy works in every case. */
 #include <string.h>
 
+#include "allocator/base/cancel.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/operations/fences.h"
@@ -17,7 +18,8 @@
 
 /* The contexts that a peer copy names. They stay in use until it has been made. */
 struct route {
-    struct ms_context *from, *to;
+    struct ms_context *from, *to; /* in use */
+    int cancellation;
 };
 
 /* The device of memory outside the pools; null for host memory, and for managed memory, which every
@@ -112,6 +114,7 @@ static bool must_route(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, struct route *rou
     if (route->to && !route->from) {
         ms_context_leave(route->to);
     }
+    route->cancellation = route->from ? ms_cancel_hold() : 0;
     return route->from != NULL;
 }
 
@@ -119,6 +122,7 @@ static CUresult let_go(const struct route *route, CUresult result)
 {
     ms_context_leave(route->from);
     ms_context_leave(route->to);
+    ms_cancel_let(route->cancellation);
     return result;
 }
 

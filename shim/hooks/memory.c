@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its relatives. */
 #include "allocator/base/arithmetic.h"
+#include "allocator/base/cancel.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/operations/fences.h"
@@ -123,12 +124,14 @@ static CUresult ask_permission_anywhere(const struct ms_device *device)
     if (!context) {
         return CUDA_SUCCESS;
     }
+    const int cancellation = ms_cancel_hold();
     CUresult result = ms_driver()->cuCtxPushCurrent_v2(context->handle);
     if (result == CUDA_SUCCESS) {
         result = ms_fences_ask_permission(context);
         (void)ms_driver()->cuCtxPopCurrent_v2(&popped);
     }
     ms_context_leave(context);
+    ms_cancel_let(cancellation);
     return result;
 }
 

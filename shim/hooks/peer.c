@@ -3,6 +3,7 @@
  * given it. */
 #include "shim/hooks/peer.h"
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
@@ -26,6 +27,7 @@ static uint64_t wanted(const struct ms_device *device)
 static CUresult apply(struct ms_device *device)
 {
     CUresult result = CUDA_SUCCESS;
+    const int cancellation = ms_cancel_hold();
     ms_lock_acquire(MS_LOCK(PEERS));
     uint64_t mask = wanted(device);
     uint64_t before = atomic_exchange(&device->access_mask, mask);
@@ -34,6 +36,7 @@ static CUresult apply(struct ms_device *device)
         result = device->pool ? ms_result_from(ms_pool_refresh_access(device->pool)) : result;
     }
     ms_lock_release(MS_LOCK(PEERS));
+    ms_cancel_let(cancellation);
     return result;
 }
 

@@ -6,6 +6,8 @@
 #ifdef MEMSHIM_CHECKS
 
 #    include "allocator/base/assert.h"
+#    include "allocator/base/cancel.h"
+#    include "allocator/base/locks/debt.h"
 
 /* More at once than any thread needs. */
 #    define HELD_MAX 12
@@ -18,6 +20,7 @@ struct held_lock {
 static _Thread_local struct {
     struct held_lock at[HELD_MAX];
     unsigned count;
+    int debts;
 } held __attribute__((tls_model("initial-exec")));
 
 /* Prints the locks that this thread holds, and ends the process. */
@@ -81,6 +84,21 @@ void ms_lock_check_driver(const char *function)
             fail();
         }
     }
+    if (held.count != 0 || held.debts != 0) {
+        const int cancellation = ms_cancel_hold();
+        ms_cancel_let(cancellation);
+        if (cancellation == PTHREAD_CANCEL_ENABLE) {
+            ms_check_say("memshim: lock order: a thread that may be cancelled calls %s of the "
+                         "driver, and holds locks (%u), uses and captures (%d)\n",
+                         function, held.count, held.debts);
+            fail();
+        }
+    }
+}
+
+void ms_debt_note(int more)
+{
+    held.debts += more;
 }
 
 void ms_lock_check_fork(void)

@@ -219,7 +219,8 @@ static CUresult record_all(struct fence *fence)
 
 ms_status_t ms_fence_take(void *ctx, ms_stream_t stream, ms_fence_t *out)
 {
-    if (!ms_capture_hold_off()) {
+    int cancellation = 0;
+    if (!ms_capture_hold_off(&cancellation)) {
         return MS_ERR_NOT_SUPPORTED;
     }
     struct fence *fence = calloc(1, sizeof *fence);
@@ -236,7 +237,7 @@ ms_status_t ms_fence_take(void *ctx, ms_stream_t stream, ms_fence_t *out)
     } else {
         result = record_all(fence);
     }
-    ms_capture_let_on();
+    ms_capture_let_on(cancellation);
     if (result != CUDA_SUCCESS) {
         if (fence) {
             ms_fence_release(ctx, (ms_fence_t)(uintptr_t)fence);
@@ -307,13 +308,14 @@ ms_status_t ms_fence_query(void *ctx, ms_fence_t fence)
     struct fence *m = (struct fence *)(uintptr_t)fence;
     /* During a capture in global mode the driver refuses a query and invalidates the capture
      * (cuda.h, cuThreadExchangeStreamCaptureMode). */
-    if (!ms_capture_hold_off()) {
+    int cancellation = 0;
+    if (!ms_capture_hold_off(&cancellation)) {
         return MS_ERR_NOT_READY;
     }
     ms_lock_acquire(&m->lock);
     CUresult result = drop_done(m);
     ms_lock_release(&m->lock);
-    ms_capture_let_on();
+    ms_capture_let_on(cancellation);
     return ms_status_from(result);
 }
 
@@ -358,11 +360,12 @@ ms_status_t ms_fence_stream_wait(void *ctx, ms_stream_t stream, ms_fence_t fence
     (void)ctx;
     struct fence *m = (struct fence *)(uintptr_t)fence;
     struct ms_stream_use use;
-    if (!ms_capture_hold_off()) {
+    int cancellation = 0;
+    if (!ms_capture_hold_off(&cancellation)) {
         return MS_ERR_NOT_SUPPORTED;
     }
     if (!ms_stream_enter(stream, &use)) {
-        ms_capture_let_on();
+        ms_capture_let_on(cancellation);
         return MS_ERR_NOT_SUPPORTED;
     }
     CUresult result = CUDA_SUCCESS;
@@ -372,7 +375,7 @@ ms_status_t ms_fence_stream_wait(void *ctx, ms_stream_t stream, ms_fence_t fence
     }
     ms_lock_release(&m->lock);
     ms_stream_leave(&use);
-    ms_capture_let_on();
+    ms_capture_let_on(cancellation);
     return ms_status_from(result);
 }
 
@@ -411,11 +414,12 @@ static CUresult check(struct fence *fence)
     if (!has_unrecorded(fence)) {
         return drop_done(fence);
     }
-    if (!ms_capture_hold_off()) {
+    int cancellation = 0;
+    if (!ms_capture_hold_off(&cancellation)) {
         return CUDA_SUCCESS;
     }
     CUresult result = drop_done(fence);
-    ms_capture_let_on();
+    ms_capture_let_on(cancellation);
     return result;
 }
 
@@ -439,7 +443,8 @@ static CUresult record_and_wait(const struct ms_device *device)
 {
     struct fence fence = {.events = NULL};
     CUresult result = CUDA_SUCCESS;
-    if (!ms_capture_hold_off()) {
+    int cancellation = 0;
+    if (!ms_capture_hold_off(&cancellation)) {
         return CUDA_SUCCESS;
     }
     for (struct ms_context *c = ms_context_first(); c && result == CUDA_SUCCESS; c = c->next) {
@@ -450,7 +455,7 @@ static CUresult record_and_wait(const struct ms_device *device)
             ms_context_let(c);
         }
     }
-    ms_capture_let_on();
+    ms_capture_let_on(cancellation);
     if (result == CUDA_SUCCESS) {
         result = wait_until_done(&fence);
     } else if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && ms_captures_running()) {
@@ -480,12 +485,14 @@ CUresult ms_fences_ask_permission(struct ms_context *context)
     if (!ms_context_use(context)) {
         return CUDA_SUCCESS; /* about to be destroyed: the program's call gets the error itself */
     }
+    const int cancellation = ms_cancel_hold();
     struct event *event = event_get(context);
     CUresult result = event ? ms_driver()->cuEventQuery(event->handle) : CUDA_ERROR_OUT_OF_MEMORY;
     ms_context_leave(context);
     if (event) {
         event_put(event);
     }
+    ms_cancel_let(cancellation);
     return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
 }
 

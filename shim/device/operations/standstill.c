@@ -108,14 +108,15 @@ static bool has_work(ms_stream_t stream)
 {
     CUresult result = CUDA_SUCCESS;
     struct ms_stream_use use;
-    if (!ms_capture_hold_off()) {
+    int before = 0;
+    if (!ms_capture_hold_off(&before)) {
         return false;
     }
     if (ms_stream_enter(stream, &use)) {
         result = ms_driver()->cuStreamQuery(use.handle);
         ms_stream_leave(&use);
     }
-    ms_capture_let_on();
+    ms_capture_let_on(before);
     return result == CUDA_ERROR_NOT_READY;
 }
 

@@ -128,14 +128,16 @@ EXPORT int gate_begin_capture(void *stream)
     return MS_REAL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
+static int cancellation; /* of the one thread that holds captures off */
+
 EXPORT int gate_hold_off_captures(void)
 {
-    return ms_capture_hold_off();
+    return ms_capture_hold_off(&cancellation);
 }
 
 EXPORT void gate_let_captures_on(void)
 {
-    ms_capture_let_on();
+    ms_capture_let_on(cancellation);
 }
 
 EXPORT uint64_t gate_access_mask(int device)
