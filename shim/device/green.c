@@ -5,10 +5,15 @@
 
 #include <stdlib.h>
 
+#include "allocator/base/cancel.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/device/device.h"
+#include "shim/device/heirs.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
+
+#define GOING_NAPS   10000u
+#define GOING_NAP_NS 100000u
 
 struct green {
     struct green *next;
@@ -16,6 +21,8 @@ struct green {
     CUgreenCtx green;          /* this and the next are set before the handle */
     CUdevice device;
     struct ms_context *_Atomic primary; /* held */
+    _Atomic bool going;                 /* it is about to be destroyed: no visit may begin */
+    _Atomic uint32_t visits;            /* under way */
     _Atomic ms_stream_t legacy;         /* in no table of streams: its fence is that of the
                                            device */
 };
@@ -53,6 +60,7 @@ void ms_green_add(CUgreenCtx green, CUdevice device, struct ms_context *primary)
         ms_context_hold(primary);
         g->primary = primary;
         g->legacy = ms_stream_new_id();
+        g->going = false;
         g->handle = handle;
     }
     ms_lock_release(MS_LOCK(CONTEXTS));
@@ -75,7 +83,27 @@ CUdevice ms_green_going(CUgreenCtx green)
     }
     ms_streams_end(g->primary, g->handle, g->legacy);
     ms_device_stream_gone(g->primary->device, g->legacy);
+    ms_heirs_take_green(g->primary, green);
+    g->going = true;
+    for (unsigned naps = 0; naps < GOING_NAPS && atomic_load(&g->visits) != 0; naps++) {
+        ms_nap(GOING_NAP_NS);
+    }
     return g->device;
+}
+
+CUresult ms_greens_each(const struct ms_context *primary,
+                        CUresult (*visit)(void *ctx, CUgreenCtx green), void *ctx)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (struct green *g = first; g && result == CUDA_SUCCESS; g = g->next) {
+        /* As in ms_context_use: at least one of visit and end sees the other. */
+        atomic_fetch_add(&g->visits, 1);
+        if (g->handle && !g->going && g->primary == primary) {
+            result = visit(ctx, g->green);
+        }
+        atomic_fetch_sub(&g->visits, 1);
+    }
+    return result;
 }
 
 void ms_green_gone(CUgreenCtx green)

@@ -12,8 +12,14 @@
 void ms_green_add(CUgreenCtx green, CUdevice device, struct ms_context *primary);
 
 /* Before it is destroyed: ends its streams, whose queued work then belongs to the primary context.
- * Returns the device's ordinal; -1: not known. */
+ * Waits for visits, at most a second: a driver call that takes longer may be waiting for the
+ * caller. Returns the device's ordinal; -1: not known. */
 CUdevice ms_green_going(CUgreenCtx green);
+
+/* Calls `visit` for each green context of this primary one, which is in use, until one returns an
+ * error; returns that. None is destroyed meanwhile. */
+CUresult ms_greens_each(const struct ms_context *primary,
+                        CUresult (*visit)(void *ctx, CUgreenCtx green), void *ctx);
 
 /* It was destroyed. */
 void ms_green_gone(CUgreenCtx green);

@@ -90,6 +90,44 @@ void ms_heirs_take(struct ms_context *context, ms_stream_t stream)
     }
 }
 
+/* The event is recorded for all of the work. Without an heir this waits, as above. */
+static void wait_behind_event(struct ms_context *context, CUevent event)
+{
+    struct ms_stream_use heir;
+    bool handed = false;
+    const uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
+    if (ms_driver()->cuEventQuery(event) == CUDA_ERROR_NOT_READY && need_heir(context) &&
+        ms_stream_enter(context->heir, &heir)) {
+        handed = ms_driver()->cuStreamWaitEvent(heir.handle, event, CU_EVENT_WAIT_DEFAULT) ==
+                 CUDA_SUCCESS;
+        ms_stream_leave(&heir);
+    }
+    while (!handed && ms_driver()->cuEventQuery(event) == CUDA_ERROR_NOT_READY &&
+           ms_clock_ns() < end_ns) {
+        ms_nap(NAP_NS);
+    }
+}
+
+void ms_heirs_take_green(struct ms_context *primary, CUgreenCtx green)
+{
+    struct ms_scope scope;
+    CUevent event = NULL;
+    int cancellation = 0;
+    if (!ms_driver()->cuGreenCtxRecordEvent || !ms_capture_hold_off(&cancellation)) {
+        return;
+    }
+    if (ms_scope_enter_context(primary, &scope)) {
+        if (ms_driver()->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+            if (ms_driver()->cuGreenCtxRecordEvent(green, event) == CUDA_SUCCESS) {
+                wait_behind_event(primary, event);
+            }
+            (void)ms_driver()->cuEventDestroy_v2(event);
+        }
+        ms_scope_leave(&scope);
+    }
+    ms_capture_let_on(cancellation);
+}
+
 /* --- before captures -------------------------------------------------------------------------- */
 
 static void keep_one(struct ms_context *context, ms_stream_t stream)

@@ -14,6 +14,10 @@
  * stream that captures is left alone: ms_heirs_keep was called before the capture. */
 void ms_heirs_take(struct ms_context *context, ms_stream_t stream);
 
+/* Before a green context of this primary one is destroyed: the heir waits for all that is queued in
+ * it. Its default streams can be named nowhere else. Not while a stream captures. */
+void ms_heirs_take_green(struct ms_context *primary, CUgreenCtx green);
+
 /* Before a capture of this stream begins: the heirs wait for all queued work. A stream may be
  * destroyed while it captures, when the driver cannot be asked what it had queued before. While
  * others capture, they wait for this stream's work alone: any other one may come into such a

@@ -35,6 +35,7 @@
     MS_DRIVER_ROW(cuGraphMemcpyNodeGetParams)            \
     MS_DRIVER_ROW(cuGraphMemsetNodeGetParams)            \
     MS_DRIVER_ROW(cuGraphNodeGetType)                    \
+    MS_DRIVER_ROW(cuGreenCtxRecordEvent)                 \
     MS_DRIVER_ROW(cuMemAdvise)                           \
     MS_DRIVER_ROW(cuMemHostGetDevicePointer_v2)          \
     MS_DRIVER_ROW(cuMemcpy3DPeer)                        \

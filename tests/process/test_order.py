@@ -120,6 +120,10 @@ class Order(ProcessTest):
                 "graphs_at_once", SIMGPU_DELAY_US="0-100", MEMSHIM_SPILL="off", **settings
             ).check()
 
+    def test_streams_without_host_memory(self) -> None:
+        """The list of a context's streams cannot be made for once, where each has its event."""
+        self.case("many_streams", "old").check()
+
     def test_streams_of_contexts_that_come_and_go(self) -> None:
         self.case("streams_of_gone_contexts").check()
 
@@ -132,8 +136,9 @@ class Order(ProcessTest):
     def test_green_contexts(self) -> None:
         listed = run([program("green_job"), "list"], LD_PRELOAD=SHIM).check()
         for name in listed.stdout.split():
-            with self.subTest(name):
-                self.case(name, job="green_job", MEMSHIM_SPILL="off").check()
+            for driver in DRIVERS:
+                with self.subTest(name, driver=driver):
+                    self.case(name, driver, job="green_job", MEMSHIM_SPILL="off").check()
 
 
 if __name__ == "__main__":

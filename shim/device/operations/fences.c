@@ -19,6 +19,7 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
+#include "shim/device/green.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 
@@ -109,18 +110,37 @@ static void event_put(struct event *event)
     }
 }
 
-/* Adds an event to the fence: recorded on the stream, or for the whole context if `whole`. The
- * context is current, and captures are held off. Fails once a capture is announced: its thread
- * waits for the hold-off to end. */
-static CUresult add(struct fence *fence, struct ms_context *context, CUstream stream, bool whole)
+/* Whose work an event is recorded for. */
+struct work {
+    enum { OF_STREAM, OF_CONTEXT, OF_GREEN } of;
+    union {
+        CUstream stream;
+        CUgreenCtx green;
+    };
+};
+
+static CUresult record_event(struct event *event, const struct work *work)
+{
+    switch (work->of) {
+    case OF_CONTEXT:
+        return ms_driver()->cuCtxRecordEvent(event->context->handle, event->handle);
+    case OF_GREEN:
+        return ms_driver()->cuGreenCtxRecordEvent(work->green, event->handle);
+    default:
+        return ms_driver()->cuEventRecord(event->handle, work->stream);
+    }
+}
+
+/* Adds an event for this work to the fence. The context is current, and captures are held off.
+ * Fails once a capture is announced: its thread waits for the hold-off to end. */
+static CUresult add(struct fence *fence, struct ms_context *context, struct work work)
 {
     struct event *event = ms_captures_running() ? NULL : event_get(context);
     if (!event) {
         return ms_captures_running() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
                                      : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = whole ? ms_driver()->cuCtxRecordEvent(context->handle, event->handle)
-                            : ms_driver()->cuEventRecord(event->handle, stream);
+    CUresult result = record_event(event, &work);
     if (result != CUDA_SUCCESS) {
         /* It may be in another context, where this one was not made current. */
         event_destroy(event);
@@ -129,6 +149,11 @@ static CUresult add(struct fence *fence, struct ms_context *context, CUstream st
     event->next = fence->events;
     fence->events = event;
     return CUDA_SUCCESS;
+}
+
+static CUresult add_stream(struct fence *fence, struct ms_context *context, CUstream stream)
+{
+    return add(fence, context, (struct work){.of = OF_STREAM, .stream = stream});
 }
 
 /* *missed: one of the streams was destroyed meanwhile; the heir has its work. */
@@ -143,7 +168,7 @@ static CUresult record_each(struct fence *fence, const ms_stream_t *streams, siz
             *missed = true;
             continue;
         }
-        result = add(fence, use.context, use.handle, false);
+        result = add_stream(fence, use.context, use.handle);
         ms_stream_leave(&use);
         if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT) {
             result = CUDA_SUCCESS; /* destroyed by a function that has no hook */
@@ -175,20 +200,34 @@ static CUresult add_closing(struct fence *fence, struct ms_context *context)
     return CUDA_SUCCESS;
 }
 
+struct green_fence {
+    struct fence *fence;
+    struct ms_context *primary;
+};
+
+static CUresult record_green(void *ctx, CUgreenCtx green)
+{
+    const struct green_fence *of = ctx;
+    return add(of->fence, of->primary, (struct work){.of = OF_GREEN, .green = green});
+}
+
 /* Before CUDA 12.5 a context's events are recorded stream by stream. An event on the legacy stream
  * also covers the per-thread default streams, which synchronize with it (cuda.h,
- * CU_STREAM_PER_THREAD). */
+ * CU_STREAM_PER_THREAD). Those of a green context can only be named where it is current: it gets
+ * an event as a whole. */
 static CUresult record_streams(struct fence *fence, struct ms_context *context)
 {
-    CUresult result = add(fence, context, CU_STREAM_LEGACY, false);
-    bool missed = result == CUDA_SUCCESS;
-    while (missed) {
+    CUresult result = add_stream(fence, context, CU_STREAM_LEGACY);
+    bool missed = true;
+    while (result == CUDA_SUCCESS && missed) {
         result = record_list(fence, context, &missed);
         if (missed && atomic_load(&context->closers) != 0) {
             return add_closing(fence, context);
         }
     }
-    return result;
+    return result == CUDA_SUCCESS
+               ? ms_greens_each(context, record_green, &(struct green_fence){fence, context})
+               : result;
 }
 
 static CUresult record_context(struct fence *fence, struct ms_context *context)
@@ -197,8 +236,9 @@ static CUresult record_context(struct fence *fence, struct ms_context *context)
     if (!ms_scope_enter_context(context, &scope)) {
         return context->dead ? CUDA_SUCCESS : add_closing(fence, context);
     }
-    CUresult result = ms_driver()->cuCtxRecordEvent ? add(fence, context, NULL, true)
-                                                    : record_streams(fence, context);
+    CUresult result = ms_driver()->cuCtxRecordEvent
+                          ? add(fence, context, (struct work){.of = OF_CONTEXT})
+                          : record_streams(fence, context);
     ms_scope_leave(&scope);
     return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : result;
 }
@@ -232,7 +272,7 @@ ms_status_t ms_fence_take(void *ctx, ms_stream_t stream, ms_fence_t *out)
     if (!fence) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
     } else if (stream != MS_STREAM_DEVICE && ms_stream_enter(stream, &use)) {
-        result = add(fence, use.context, use.handle, false);
+        result = add_stream(fence, use.context, use.handle);
         ms_stream_leave(&use);
     } else {
         result = record_all(fence);

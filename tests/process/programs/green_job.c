@@ -2,7 +2,8 @@
 /* Green contexts, one case a run: what is charged for one, what its streams do, and what is left
  * when it goes.
  *
- * Arguments: the case, or "list" for the names of all. */
+ * Arguments: the case, or "list" for the names of all; "old" for a driver that cannot record an
+ * event for a whole context. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,8 +19,9 @@
 #define BLOCK_BYTES ((size_t)4 << 20)
 #define LONG_NS     (60ull * 1000000000)
 
-enum { BLOCKS = 8 };
+enum { BLOCKS = 8, GOING_MS = 50 };
 
+static bool old;
 static CUgreenCtx green;
 static CUcontext context, converted;
 static CUdeviceptr block;
@@ -43,6 +45,9 @@ static void begin_with_primary(void)
 {
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
+    if (old) {
+        gate_hide_context_events();
+    }
     MUST(cuMemAlloc(&block, BLOCK_BYTES));
     MUST(cuMemsetD8(block, 1, BLOCK_BYTES));
     make_green();
@@ -112,6 +117,24 @@ static void default_stream_reuse(void)
 {
     begin_with_primary();
     reuse_waits(use_in_green(false));
+}
+
+static void *destroy_green(void *unused)
+{
+    MUST(cuGreenCtxDestroy(green));
+    return unused;
+}
+
+/* While the green context is destroyed, and has work. */
+static void default_stream_going_halts(void)
+{
+    pthread_t going;
+    begin_with_primary();
+    pthread_t thread = use_in_green(false);
+    MUST(pthread_create(&going, NULL, destroy_green, NULL));
+    nap_ms(GOING_MS);
+    halt_waits(thread);
+    MUST(pthread_join(going, NULL));
 }
 
 /* The handle means another stream in each of the two contexts. */
@@ -291,6 +314,7 @@ static const struct test_case cases[] = {
     {"stream_reuse", stream_reuse},
     {"default_stream_halts", default_stream_halts},
     {"default_stream_reuse", default_stream_reuse},
+    {"default_stream_going_halts", default_stream_going_halts},
     {"default_streams_are_two", default_streams_are_two},
     {"thread_streams_are_two", thread_streams_are_two},
     {"thread_stream_reuse", thread_stream_reuse},
@@ -305,5 +329,6 @@ static const struct test_case cases[] = {
 
 int main(int argc, char **argv)
 {
+    old = argc > 2 && strcmp(argv[2], "old") == 0;
     return run_case(argc, argv, cases, sizeof cases / sizeof *cases, begin);
 }

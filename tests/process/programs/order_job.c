@@ -711,6 +711,35 @@ static void graphs_at_once(void)
     EXPECT(after == before);
 }
 
+/* ---- many streams, and no host memory for a list of them */
+
+enum { MANY_STREAMS = 100 };
+
+extern void *__libc_calloc(size_t count, size_t bytes);
+
+static _Thread_local bool no_lists; /* of this many, in this thread */
+
+__attribute__((visibility("default"))) void *calloc(size_t count, size_t bytes)
+{
+    return no_lists && count >= MANY_STREAMS ? NULL : __libc_calloc(count, bytes);
+}
+
+/* The call fails, and can be made again. */
+static void many_streams(void)
+{
+    CUstream each;
+    CUdeviceptr piece;
+    for (int i = 0; i < MANY_STREAMS; i++) {
+        MUST(cuStreamCreate(&each, CU_STREAM_NON_BLOCKING));
+        MUST(cuMemAllocAsync(&piece, BLOCK_BYTES, each));
+        MUST(cuMemFreeAsync(piece, each));
+    }
+    no_lists = true;
+    EXPECT(cuMemFree(block) == CUDA_ERROR_OUT_OF_MEMORY);
+    no_lists = false;
+    MUST(cuMemFree(block));
+}
+
 /* ---- streams of contexts that come and go */
 
 enum { COMING = 200, STREAMS_EACH = 8 };
@@ -815,6 +844,7 @@ static void push_is_refused_once(void)
     X(detours_beside_moves)           \
     X(captures_at_once)               \
     X(graphs_at_once)                 \
+    X(many_streams)                   \
     X(streams_of_gone_contexts)       \
     X(push_is_refused_once)
 

@@ -45,6 +45,8 @@ struct CUgreenCtx_st {
     CUcontext context;
 };
 
+CUresult sim_green_check(CUgreenCtx green);
+
 /* The current context of the calling thread; NULL: none. If that is a green context, returns the
  * primary one, in which everything except streams lives. sim_current_of_streams returns the green
  * one. */

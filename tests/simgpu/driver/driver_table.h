@@ -201,6 +201,7 @@ SIM_DRIVER(cuGraphUpload, cuGraphUpload, 11010, LEGACY)
 SIM_DRIVER(cuGraphUpload, cuGraphUpload_ptsz, 11010, PER_THREAD)
 SIM_DRIVER(cuGreenCtxCreate, cuGreenCtxCreate, 12040, LEGACY)
 SIM_DRIVER(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040, LEGACY)
+SIM_DRIVER(cuGreenCtxRecordEvent, cuGreenCtxRecordEvent, 12040, LEGACY)
 #if CUDA_VERSION >= 12050
 SIM_DRIVER(cuGreenCtxStreamCreate, cuGreenCtxStreamCreate, 12050, LEGACY)
 #endif

@@ -341,7 +341,6 @@ CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int F
     return wait_event(sim_per_thread(hStream), hEvent, Flags);
 }
 
-#if CUDA_VERSION >= 12050
 static CUresult collect(CUstream collector, CUcontext context)
 {
     CUresult status = CUDA_SUCCESS;
@@ -355,6 +354,31 @@ static CUresult collect(CUstream collector, CUcontext context)
     return status;
 }
 
+/* "Captures in hEvent all the activities of the green context", whose primary one the event is of
+ * (cuda.h). */
+CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    SIM_ENTER(cuGreenCtxRecordEvent);
+    CUresult status = sim_green_check(hCtx);
+    if (status == CUDA_SUCCESS) {
+        status = sim_event_check(hEvent);
+    }
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
+    if (!sim_context_has(hEvent->context, hCtx->context)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    status = sim_capture_invalidate_context(hCtx->context);
+    CUstream collector = status == CUDA_SUCCESS ? sim_context_collector(hEvent->context) : NULL;
+    if (!collector) {
+        return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
+    }
+    status = collect(collector, hCtx->context);
+    return status == CUDA_SUCCESS ? record(hEvent, collector, 0) : status;
+}
+
+#if CUDA_VERSION >= 12050
 /* "Captures in hEvent all the activities of the context hCtx at the time of this call", for a
  * primary context including its green contexts (cuda.h). Implemented as a record in a stream behind
  * all of their streams. */

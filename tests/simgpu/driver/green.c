@@ -13,7 +13,7 @@ struct CUdevResourceDesc_st {
     CUdevResource resource;
 };
 
-static CUresult check(CUgreenCtx green)
+CUresult sim_green_check(CUgreenCtx green)
 {
     return green && sim_object_is(&sim_greens, green) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
@@ -83,7 +83,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     SIM_ENTER(cuGreenCtxDestroy);
-    CUresult status = check(hCtx);
+    CUresult status = sim_green_check(hCtx);
     if (status != CUDA_SUCCESS) {
         return status;
     }
@@ -98,7 +98,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
     SIM_ENTER(cuCtxFromGreenCtx);
-    CUresult status = check(hCtx);
+    CUresult status = sim_green_check(hCtx);
     if (status == CUDA_SUCCESS && !pContext) {
         status = CUDA_ERROR_INVALID_VALUE;
     }
@@ -115,7 +115,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
     SIM_JUDGE(phStream, CUDA_ERROR_INVALID_VALUE);
     SIM_JUDGE(greenCtx, CUDA_ERROR_INVALID_CONTEXT);
     SIM_ENTER(cuGreenCtxStreamCreate);
-    CUresult status = check(greenCtx);
+    CUresult status = sim_green_check(greenCtx);
     if (status != CUDA_SUCCESS) {
         return status;
     }
