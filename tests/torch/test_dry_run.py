@@ -560,9 +560,10 @@ class DryRun(unittest.TestCase):
         self.assertIn("The largest batch with PyTorch alone is 377: it fits, and 378", text)
         self.assertIn("With 377, convolutions take slower algorithms", text)
         self.assertIn("of the fastest; with 128 there is.", text)
-        for batch, status in (("377", 0), ("378", 1)):
-            card = {"SIMGPU_MEMORY": "900MiB", "SIMGPU_CONTEXT": "520MiB"}
-            run = harness.run(CONVOLVED, batch, **card)
+        for batch, status in ((377, 0), (378, 1)):
+            run = harness.run(
+                CONVOLVED, str(batch), SIMGPU_MEMORY="900MiB", SIMGPU_CONTEXT="520MiB"
+            )
             self.assertEqual(run.status, status, run.describe())
 
     def test_convolutions_compared(self) -> None:
