@@ -3,6 +3,7 @@
 #ifndef MEMSHIM_SHIM_DRIVER_DRIVER_H
 #define MEMSHIM_SHIM_DRIVER_DRIVER_H
 
+#include "allocator/base/locks/debt.h"
 #include "allocator/base/locks/lock.h"
 #include "allocator/base/status.h"
 #include "shim/driver/hook.h"
@@ -77,6 +78,7 @@ static inline const struct ms_driver_functions *ms_driver(void)
     const struct ms_driver_functions *found =
         atomic_load_explicit(&ms_driver_found, memory_order_acquire);
     ms_lock_check_driver("a function");
+    ms_debt_check("a function");
     return __builtin_expect(found != NULL, 1) ? found : ms_driver_find();
 }
 

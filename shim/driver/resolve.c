@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "allocator/base/containers/pages.h"
+#include "allocator/base/locks/debt.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/early_text.h"
 #include "shim/driver/elf.h"
@@ -171,6 +172,7 @@ static void map_row(struct driver *driver, int row)
             const struct ms_real_functions *real =                                  \
                 atomic_load_explicit(&ms_real_published, memory_order_acquire);     \
             ms_lock_check_driver(#symbol);                                          \
+            ms_debt_check(#symbol);                                                 \
             return real->symbol args;                                               \
         }
 #    include "shim/tables/hooks.def"

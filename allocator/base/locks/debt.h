@@ -9,10 +9,18 @@
 #ifdef MEMSHIM_CHECKS
 /* In lock_check.c: +1 as it begins, -1 as it has ended. */
 void ms_debt_note(int more);
+/* Called before a call of the driver. Not before those of a dry device, where nothing is waited
+ * for. */
+void ms_debt_check(const char *function);
 #else
 static inline void ms_debt_note(int more)
 {
     (void)more;
+}
+
+static inline void ms_debt_check(const char *function)
+{
+    (void)function;
 }
 #endif
 

@@ -84,6 +84,10 @@ void ms_lock_check_driver(const char *function)
             fail();
         }
     }
+}
+
+void ms_debt_check(const char *function)
+{
     if (held.count != 0 || held.debts != 0) {
         const int cancellation = ms_cancel_hold();
         ms_cancel_let(cancellation);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The build that tests run on ends a process that takes locks in another order than lock_rank.def,
- * or calls the driver under a lock that forbids it. */
+ * or calls the driver under a lock that forbids it, or where the thread may be cancelled and would
+ * leave something behind. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <signal.h>
@@ -9,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "allocator/base/cancel.h"
+#include "allocator/base/locks/debt.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/resolve.h"
@@ -50,9 +53,22 @@ static void call_under(ms_lock_t *lock)
     ms_lock_release(lock);
 }
 
-static void call_under_one_that_may_be_held(void)
+static void call_where_it_may_be_cancelled(void)
 {
     call_under(MS_LOCK(IMPORTS));
+}
+
+static void owe_where_it_may_be_cancelled(void)
+{
+    ms_debt_note(1);
+    (void)ms_driver()->cuEventQuery(NULL);
+}
+
+static void call_under_one_that_may_be_held(void)
+{
+    const int cancellation = ms_cancel_hold();
+    call_under(MS_LOCK(IMPORTS));
+    ms_cancel_let(cancellation);
 }
 
 static void call_under_one_that_may_not(void)
@@ -73,13 +89,13 @@ static void take_upwards(void)
     ms_lock_acquire(MS_LOCK(VMM));
 }
 
-static void ends(void (*act)(void), const char *sentence)
+static void ends(void (*act)(void), const char *sentence, const char *holds)
 {
     int signal_number;
     const char *said = said_by(act, &signal_number);
     cr_assert_eq(signal_number, SIGABRT, "%s", said);
     cr_assert_not_null(strstr(said, sentence), "%s", said);
-    cr_assert_not_null(strstr(said, "holds SITES, taken at "), "%s", said);
+    cr_assert_not_null(strstr(said, holds), "%s", said);
 }
 
 Test(lock_check, a_call_of_the_driver_is_checked_when_it_is_made)
@@ -88,14 +104,24 @@ Test(lock_check, a_call_of_the_driver_is_checked_when_it_is_made)
     const char *said = said_by(call_under_one_that_may_be_held, &signal_number);
     cr_assert_eq(signal_number, 0, "%s", said);
     ends(call_under_one_that_may_not,
-         "cuMemFree_v2 of the driver is called by a thread that holds SITES\n");
+         "cuMemFree_v2 of the driver is called by a thread that holds SITES\n",
+         "holds SITES, taken at ");
     ends(ask_under_one_that_may_not,
-         "a function of the driver is called by a thread that holds SITES\n");
+         "a function of the driver is called by a thread that holds SITES\n",
+         "holds SITES, taken at ");
 }
 
 Test(lock_check, locks_are_taken_downwards)
 {
-    ends(take_upwards, "VMM is taken at ");
+    ends(take_upwards, "VMM is taken at ", "holds SITES, taken at ");
+}
+
+Test(lock_check, a_thread_that_owes_something_is_not_cancelled_in_a_call_of_the_driver)
+{
+    ends(call_where_it_may_be_cancelled, "a thread that may be cancelled calls cuMemFree_v2 of",
+         "holds IMPORTS, taken at ");
+    ends(owe_where_it_may_be_cancelled, "a thread that may be cancelled calls a function of",
+         "uses and captures (1)");
 }
 #else
 Test(lock_check, is_not_in_this_build)
