@@ -106,7 +106,7 @@ static CUresult describe(struct ms_export *export, CUdeviceptr_v2 addr)
     return share(export, block.bytes);
 }
 
-static void list_locked(struct ms_export *export)
+static void list_locked(struct ms_export *export) MS_REQUIRES(*MS_LOCK(SHARING))
 {
     export->next = first;
     export->listed = true;
@@ -182,6 +182,7 @@ static uint64_t bytes_of(const struct ms_export_pages *pages)
 /* The name of all these pages, of which none was unmapped since. */
 static const struct ms_export *find_pages_locked(const struct ms_device *device,
                                                  const struct ms_export_pages *pages)
+    MS_REQUIRES(*MS_LOCK(SHARING))
 {
     const struct ms_export *export = first;
     while (export &&

@@ -111,33 +111,35 @@ NAMED = """
         assert answer == 0, f"cudaIpcGetMemHandle: {answer}"
         return bytes(handle.reserved), at - base.value
 
-    def opened(handle):
-        at = ctypes.c_void_p()
-        assert cuda.cudaIpcOpenMemHandle(ctypes.byref(at), Handle.from_buffer_copy(handle), LAZY) == 0
+    def opened(name):
+        at, handle = ctypes.c_void_p(), Handle.from_buffer_copy(name)
+        assert cuda.cudaIpcOpenMemHandle(ctypes.byref(at), handle, LAZY) == 0
         return at.value
 
     def copy(to, source, count):
         assert cuda.cudaMemcpy(*map(ctypes.c_void_p, (to, source, count)), DEFAULT) == 0
 
-    def hold(count, stop):
-        hosts = [pattern(7 * i, 16 * MIB) for i in range(count)]
-        held = [host.cuda() for host in hosts]
-        turn = 0
-        while turn < count or not stop.is_set():
-            i = 5 * turn % max(count, 1)
-            assert not count or torch.equal(held[i].cpu(), hosts[i])
-            held[i:i + 1] = [None] * (count > 0)
-            held[i:i + 1] = [hosts[i].cuda()] if count else []
-            turn += 1
-            stop.wait(0.1 * (count == 0))
+    class Holder(threading.Thread):
+        def __init__(self, count):
+            super().__init__()
+            self.stop, self.good = threading.Event(), True
+            self.hosts = [pattern(7 * i, 16 * MIB) for i in range(count)]
+
+        def run(self):
+            turn, held = 0, [host.cuda() for host in self.hosts]
+            while held and not (self.stop.is_set() and turn >= len(held)):
+                i = 7 * turn % len(held)
+                self.good &= torch.equal(held[i].cpu(), self.hosts[i])
+                held[i] = None
+                held[i] = self.hosts[i].cuda()
+                turn += 1
 
     def exchange(inbox, outbox, first, other, count):
-        stop = threading.Event()
+        holder = Holder(count)
         before = torch.empty(7 * MIB + 512, dtype=torch.uint8, device="cuda")
         mine = pattern(first, 30 * MIB + 512).cuda()
         behind = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
-        thread = threading.Thread(target=hold, args=(count, stop))
-        thread.start()
+        holder.start()
         outbox.put(name(mine))
         handle, offset = inbox.get(timeout=200)
         theirs, base = torch.empty_like(mine), opened(handle)
@@ -153,9 +155,9 @@ NAMED = """
         good &= torch.equal(mine.cpu(), pattern(first + 1, mine.numel()))
         for _ in range(2):
             assert cuda.cudaIpcCloseMemHandle(ctypes.c_void_p(base)) == 0
-        stop.set()
-        thread.join()
-        print(first, "exchanged", good, flush=True)
+        holder.stop.set()
+        holder.join()
+        print(first, "exchanged", good and holder.good, flush=True)
 
     if __name__ == "__main__":
         mp.set_start_method("spawn")
