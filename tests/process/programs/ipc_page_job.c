@@ -355,7 +355,7 @@ static void moving(unsigned char first, unsigned char theirs)
         (void)usleep(1000);
     }
     EXPECT(holds(last, MIB, 77));
-    for (unsigned char round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < ROUNDS; round++) {
         struct offer taken;
         offer_tensor(at, TENSOR_BYTES, (unsigned char)(first + round));
         const CUdeviceptr open = take(&taken);
