@@ -15,6 +15,20 @@ from machine import SIMGPU, ProcessTest, Result, run
 BUILD = SIMGPU / "doubles" / "build.py"
 
 
+# How many nodes a captured call leaves in a graph. XLA takes none for an error.
+NODES = """
+def nodes(call):
+    stream, graph, count = c_void_p(), c_void_p(), c_size_t()
+    assert cuda.cuStreamCreate(byref(stream), 1) == 0
+    call(stream)  # where nothing captures, nothing is left
+    assert cuda.cuStreamBeginCapture_v2(stream, 0) == 0
+    call(stream)
+    assert cuda.cuStreamEndCapture(stream, byref(graph)) == 0
+    assert cuda.cuGraphGetNodes(graph, None, byref(count)) == 0
+    return count.value
+"""
+
+
 class Lacking(ProcessTest):
     """A framework that imports what a newer driver has."""
 
@@ -107,8 +121,8 @@ class LookedUp(ProcessTest):
                     after = [c_void_p()] if name == "gels" else []
                     assert function(handle, *[c_void_p()] * before, byref(bad), *after, 3) == 0
                     assert bad.value == 0, function
-                assert getattr(library, f"cublas{letter}gemmBatched")() == 0
-            assert library.cublasDgemm_v2() == 0
+                assert getattr(library, f"cublas{letter}gemmBatched")(handle) == 0
+            assert library.cublasDgemm_v2(handle) == 0
             for name, count in (("Sdot", 1), ("Ddot", 2), ("Zdotc", 4)):
                 result = (c_float * 5)(*[7] * 5)
                 vector = c_void_p(), 1
@@ -116,6 +130,30 @@ class LookedUp(ProcessTest):
                 assert dot(handle, 4, *vector, *vector, result) == 0
                 assert list(result) == [0] * count + [7] * (5 - count), name
             """,
+        )
+
+    def test_a_product_is_queued(self) -> None:
+        """By cuBLAS on its handle's stream, and by cuBLASLt on the one that it is given."""
+        products = ("cublasGemmEx", "cublasSgemm_v2", "cublasHgemmStridedBatched_64")
+        self.beside("libcublas.so.12", "cublasCreate_v2", "cublasSetStream_v2", *products)
+        self.call(
+            "libcublas.so.12",
+            f"""{NODES}
+assert library.cublasCreate_v2(byref(handle)) == 0
+def multiply(stream):
+    assert library.cublasSetStream_v2(handle, stream) == 0
+    for name in {products!r}:
+        assert getattr(library, name)(handle) == 0
+assert nodes(multiply) == 3
+""",
+        )
+        self.beside("libcublasLt.so.12", "cublasLtMatmul")
+        self.call(
+            "libcublasLt.so.12",
+            f"""{NODES}
+nothing = [c_void_p()] * 15
+assert nodes(lambda stream: library.cublasLtMatmul(*nothing, stream)) == 1
+""",
         )
 
     def test_cusolver_of_cuda_12(self) -> None:

@@ -39,7 +39,8 @@ HERE = Path(__file__).resolve().parent
 class Double:
     """A library to stand in for. `prefix` tells its functions where they carry no version.
     `version_name` is what its object file answers as its version. `looked_up`: only for frameworks
-    that look functions up at run time; the others' own stays quiet while nothing calls it."""
+    that look functions up at run time; the others' own stays quiet while nothing calls it.
+    `products`: functions that multiply matrices, and take a handle first."""
 
     stem: str
     prefix: str
@@ -47,13 +48,17 @@ class Double:
     version_header: str
     version_pattern: str
     looked_up: bool = False
+    products: str = r"(?!)"
 
 
 CUBLAS_VERSION = r"#define CUBLAS_VER_(MAJOR|MINOR|PATCH) (\d+)"
 CUDNN_VERSION = r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) (\d+)"
 NCCL_VERSION = r"#define NCCL_(MAJOR|MINOR|PATCH) (\d+)"
 DOUBLES = (
-    Double("libcublas", "", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
+    Double(
+        *("libcublas", "", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
+        products=r"cublas(?!Xt)\w*[gG]emm\w*",
+    ),
     Double("libcublasLt", "", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
     Double("libcudnn", "", "simcudnn_version", "cudnn_version.h", CUDNN_VERSION),
     Double("libnccl", "nccl", "simnccl_version", "nccl.h", NCCL_VERSION),
@@ -225,15 +230,16 @@ def link_double(
     written_out = HERE / f"{double.stem}.o"
     written = read_symbols(written_out).defined
     stubs = folder / f"{double.stem}-stubs.c"
-    lines = [
-        f"int {name}(void);\nint {name}(void) {{ return 0; }}\n"
-        for name in sorted(wanted)
-        if name not in written
-    ]
+    lines = ["int simcublas_product(void *handle);\n"]
+    for name in sorted(set(wanted) - written):
+        if re.fullmatch(double.products, name):
+            lines.append(f"int {name}(void *handle) {{ return simcublas_product(handle); }}\n")
+        else:
+            lines.append(f"int {name}(void);\nint {name}(void) {{ return 0; }}\n")
     if version:
         lines.append(f"const int {double.version_name} = {version};\n")
     stubs.write_text("".join(lines))
-    own = ("simnccl_", "simcudnn_", double.version_name)
+    own = ("simnccl_", "simcudnn_", "simcublas_", double.version_name)
     exported = sorted(set(wanted) | {name for name in written if not name.startswith(own)})
     versions = sorted(set(wanted.values())) or [""]
     if len(versions) > 1:
