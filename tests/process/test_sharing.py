@@ -114,6 +114,9 @@ class Pages(Pair):
     def test_unmapped_while_open(self) -> None:
         self.hold("kept", MEMSHIM_LIMIT="512MiB")
 
+    def test_while_pages_come_and_go(self) -> None:
+        self.hold("changing")
+
     def test_while_both_spill(self) -> None:
         self.hold("moving", MEMSHIM_LIMIT="224MiB", MEMSHIM_SPILL="auto")
 

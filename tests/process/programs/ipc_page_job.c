@@ -313,6 +313,57 @@ static void kept_opener(void)
     say_go();
 }
 
+/* ---- changing: another thread maps pages behind the tensor and unmaps them all the time */
+
+enum { TIMES = 40 };
+
+struct changer {
+    struct segment segment;
+    volatile int stop;
+};
+
+static void *change_all(void *argument)
+{
+    struct changer *changer = argument;
+    use_device();
+    while (!changer->stop) {
+        add_page(&changer->segment, PAGES);
+        add_page(&changer->segment, PAGES + 1);
+        drop_page(&changer->segment, PAGES);
+        drop_page(&changer->segment, PAGES + 1);
+    }
+    return NULL;
+}
+
+static void changing_owner(void)
+{
+    pthread_t thread;
+    struct changer changer = {.segment = open_segment()};
+    const size_t used = used_bytes();
+    const CUdeviceptr at = tensor_of(changer.segment.at + TENSOR_AT, TENSOR_BYTES, 20);
+    MUST(pthread_create(&thread, NULL, change_all, &changer));
+    for (int i = 0; i < TIMES; i++) {
+        offer_tensor(at, TENSOR_BYTES, 20);
+        await_go();
+    }
+    changer.stop = 1;
+    MUST(pthread_join(thread, NULL));
+    EXPECT(holds(at, TENSOR_BYTES, 20));
+    await_use(used);
+}
+
+static void changing_opener(void)
+{
+    struct offer taken;
+    use_device();
+    for (int i = 0; i < TIMES; i++) {
+        const CUdeviceptr at = take(&taken);
+        EXPECT(holds(at, taken.bytes, taken.value));
+        close_taken(at, &taken);
+        say_go();
+    }
+}
+
 /* ---- moving: pages were in parts and on the host, and more than the cap is used all the time */
 
 enum { COLD = 24, ROUNDS = 6 };
@@ -399,9 +450,10 @@ static void chosen_opener(void)
 }
 
 static const struct pair scenarios[] = {
-    {"plain", plain_owner, plain_opener},    {"grown", grown_owner, grown_opener},
-    {"shrunk", shrunk_owner, shrunk_opener}, {"kept", kept_owner, kept_opener},
-    {"moving", moving_owner, moving_opener}, {"chosen", chosen_owner, chosen_opener}};
+    {"plain", plain_owner, plain_opener},          {"grown", grown_owner, grown_opener},
+    {"shrunk", shrunk_owner, shrunk_opener},       {"kept", kept_owner, kept_opener},
+    {"changing", changing_owner, changing_opener}, {"moving", moving_owner, moving_opener},
+    {"chosen", chosen_owner, chosen_opener}};
 
 int main(int argc, char **argv)
 {
