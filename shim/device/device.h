@@ -91,9 +91,11 @@ struct ms_device {
     /* Of what the driver serves: bytes of live blocks that are no arenas, and bytes charged for
      * calls that allocate. */
     _Atomic uint64_t forwarded_live_bytes, forwarded_call_bytes;
-    _Atomic uint64_t mapped_live_bytes; /* mapped or opened by the program itself, and without
-                                           pieces that a framework reports */
-    _Atomic bool mapped;                /* some of that memory is charged to this process */
+    _Atomic uint64_t mapped_live_bytes;  /* mapped or opened by the program itself, and without
+                                            pieces that a framework reports */
+    _Atomic bool mapped;                 /* some of that memory is charged to this process */
+    _Atomic uint64_t mapped_arena_bytes; /* mapped by the program itself, charged, and with such
+                                            pieces: what is between them is nobody's */
 
     _Atomic uint64_t room_bytes;      /* charged bytes plus what was free on the device, at the last
                                          measurement; 0: never measured */

@@ -43,6 +43,7 @@ struct vmm_mapping {
     uint64_t bytes;
     struct chunk *chunk;
     struct ms_live_map live; /* its id is 0 if it is not recorded */
+    bool arena;              /* counted in the device's mapped_arena_bytes */
 };
 
 MS_RANGES_HOLD(struct vmm_mapping);
@@ -244,14 +245,28 @@ static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct vmm_mapping 
     return true;
 }
 
-/* Whether the mapping itself counts as live memory. Not if a framework reports from it, nor if the
- * chunk is live at another address. NCCL's own memory is recorded as its charge. */
-static bool is_live(struct chunk *chunk, CUdeviceptr_v2 addr)
+/* Whether a framework reports what is live there. */
+static bool is_arena(const struct chunk *chunk, CUdeviceptr_v2 addr)
 {
     struct ms_reservation reservation;
-    bool framework = ms_reservations_at(addr, 1, &reservation) && reservation.framework;
-    if (framework || chunk->reported ||
-        (chunk->owner != MS_OWNER_APPLICATION && !chunk->imported)) {
+    return chunk->reported || (ms_reservations_at(addr, 1, &reservation) && reservation.framework);
+}
+
+/* Counts a mapping of an arena, if this process is charged for it. */
+static void count_arena(struct vmm_mapping *mapping)
+{
+    const struct chunk *chunk = mapping->chunk;
+    mapping->arena = chunk->owner == MS_OWNER_APPLICATION && !chunk->imported;
+    if (mapping->arena) {
+        atomic_fetch_add(&chunk->device->mapped_arena_bytes, mapping->bytes);
+    }
+}
+
+/* Whether a mapping that is no arena counts as live memory. Not if the chunk is live at another
+ * address. NCCL's own memory is recorded as its charge. */
+static bool is_live(struct chunk *chunk)
+{
+    if (chunk->owner != MS_OWNER_APPLICATION && !chunk->imported) {
         return false;
     }
     ms_lock_acquire(MS_LOCK(VMM));
@@ -264,7 +279,9 @@ static bool is_live(struct chunk *chunk, CUdeviceptr_v2 addr)
 static void note_mapping(struct chunk *chunk, CUdeviceptr_v2 addr, uint64_t bytes)
 {
     struct vmm_mapping mapping = {.addr = addr, .bytes = bytes, .chunk = chunk};
-    if (is_live(chunk, addr)) {
+    if (is_arena(chunk, addr)) {
+        count_arena(&mapping);
+    } else if (is_live(chunk)) {
         ms_live_map_begin(&mapping.live, chunk->device, addr, bytes, !chunk->imported,
                           ms_site_capture(bytes));
         atomic_fetch_add(&ms_live_maps_count, 1);
@@ -290,6 +307,7 @@ static bool take_live(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_live_map *o
     bool found = i < mappings.count && mapping_at(i)->addr < addr + bytes;
     if (found) {
         mapping_at(i)->live.arena = true;
+        count_arena(mapping_at(i));
         *out = mapping_at(i)->live;
     }
     ms_lock_release(MS_LOCK(VMM));
@@ -364,6 +382,9 @@ static void settle_unmapped(struct vmm_mapping *mapping)
     if (mapping->live.id != 0) {
         ms_live_map_end(&mapping->live);
         atomic_fetch_sub(&ms_live_maps_count, mapping->live.arena ? 0 : 1);
+    }
+    if (mapping->arena) {
+        atomic_fetch_sub(&mapping->chunk->device->mapped_arena_bytes, mapping->bytes);
     }
     ms_lock_acquire(MS_LOCK(VMM));
     mapping->chunk->live = mapping->chunk->live && mapping->live.id == 0;

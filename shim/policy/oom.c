@@ -53,6 +53,7 @@ static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
 static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct ms_pool_stats *pool,
                                    const struct ms_arenas_stats *tensors)
 {
+    const bool kept = tensors->kept_arenas > 0 || atomic_load(&device->mapped_arena_bytes) > 0;
     if (!device->pool) {
         return MS_PINNED_BY_POOL_OFF;
     }
@@ -65,7 +66,7 @@ static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct 
     if (pool->hole_bytes > ms_device_takeable_bytes(device, pool)) {
         return pool->frozen ? MS_PINNED_BY_NOTHING : MS_PINNED_BY_NO_HOST;
     }
-    return tensors->kept_arenas > 0 ? MS_PINNED_BY_OWNER : MS_PINNED_BY_TENSORS;
+    return kept ? MS_PINNED_BY_OWNER : MS_PINNED_BY_TENSORS;
 }
 
 /* Whether only work queued before the frees was in the way. */
@@ -120,19 +121,14 @@ static struct ms_driver_limit limit_of_group(const struct ms_device *device)
     return asked.limit;
 }
 
-/* The part of the charged bytes that stays in the way wherever the rest lies. Without a pool,
- * chunks of the program's own may hold a framework's tensors. */
-static uint64_t fixed_bytes(const struct ms_device *device, const struct ms_arenas_stats *tensors,
-                            const struct ms_oom_state *state)
+/* The part of the charged bytes that stays in the way wherever the rest lies. Chunks of the
+ * program's own may hold a framework's tensors: those count, and what is between them does not. */
+static uint64_t fixed_bytes(const struct ms_device *device, const struct ms_oom_state *state)
 {
-    const uint64_t outside_bytes = ms_less(state->live_bytes, state->pool_bytes);
-    if (device->pool) {
-        return state->context_bytes + state->forwarded_bytes +
-               ms_less(state->application_bytes, outside_bytes);
-    }
-    return state->context_bytes +
-           ms_less(state->forwarded_bytes, atomic_load(&device->forwarded_call_bytes)) +
-           (tensors->allocations > 0 ? 0 : state->application_bytes);
+    const uint64_t served_bytes =
+        device->pool != NULL ? 0 : atomic_load(&device->forwarded_call_bytes);
+    return state->context_bytes + ms_less(state->forwarded_bytes, served_bytes) +
+           ms_less(state->application_bytes, atomic_load(&device->mapped_arena_bytes));
 }
 
 static enum ms_unspilled_by unspilled_by(const struct ms_device *device, enum ms_unmoved why,
@@ -265,7 +261,7 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
         state->live_bytes = atomic_load(&device->forwarded_live_bytes) + tensors.live_bytes;
     }
     state->terms_known = 1;
-    state->fixed_bytes = fixed_bytes(device, &tensors, state);
+    state->fixed_bytes = fixed_bytes(device, state);
     fill_movable(device, state);
     uint64_t used_bytes = device->total_bytes;
     if (ms_device_used_bytes(device, &used_bytes) && used_bytes <= device->total_bytes) {

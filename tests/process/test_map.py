@@ -69,6 +69,21 @@ class Mapped(ProcessTest):
                 report = self.reports("framework", MEMSHIM_POOL=pool)[0]
                 self.assertEqual(self.live_at_end(report), PAGE // 2 + PAGE)
 
+    def test_gaps_between_pieces_are_no_memory_in_use(self) -> None:
+        """What is refused because of them would fit: the cap is not to blame, but their owner."""
+        limit = CONTEXT + 9 * PAGE
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                self.output = self.folder / pool
+                (report,) = self.reports("gaps", MEMSHIM_POOL=pool, MEMSHIM_LIMIT=limit)
+                (oom,) = report["oom_events"]
+                self.assertEqual(oom["rule"]["live_bytes"], PAGE // 2 + 4 * PAGE)
+                self.assertEqual(oom["rule"]["fixed_bytes"], CONTEXT)
+                self.assertEqual(oom["rule"]["hole_bytes"], 3 * PAGE + PAGE // 2)
+                self.assertEqual(oom["verdict"], "fragmentation")
+                if pool == "on":
+                    self.assertIn("an allocator keeps them for itself", self.said.stderr)
+
     def test_a_chunk_of_another_process(self) -> None:
         owner, opener = self.reports("imported")
         self.assertEqual(owner["devices"][0]["peak_live_bytes"], PAGE)

@@ -94,6 +94,17 @@ static void framework(void)
     map_page(reserve(PAGE), chunk_of(PAGE)); /* beside it, the program's own */
 }
 
+/* An allocator's own pages with gaps that nobody else gets, as vLLM's in its sleep mode. The block
+ * that is refused would fit into them. */
+static void gaps(void)
+{
+    CUdeviceptr block = 0;
+    CUdeviceptr first = map_pages();
+    memshim_range_born(0, (void *)(uintptr_t)first, PAGE / 2);
+    MUST(cuMemAlloc(&block, PAGES * PAGE));
+    EXPECT(cuMemAlloc(&block, 2 * PAGE) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 /* --- two processes ---------------------------------------------------------------------------- */
 
 static void send_chunk(int to, CUmemGenericAllocationHandle chunk)
@@ -331,6 +342,7 @@ int main(int argc, char **argv)
         int ordinal;
     } scenarios[] = {{"own", own, 0},
                      {"framework", framework, 0},
+                     {"gaps", gaps, 0},
                      {"imported", imported, 0},
                      {"import", import, 0},
                      {"shared", shared, 0},
