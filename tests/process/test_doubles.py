@@ -46,6 +46,24 @@ class Lacking(ProcessTest):
         beside = [SIMGPU / "libcuda.so.1", SIMGPU / "libnvidia-ml.so.1"]
         subprocess.run(["cc", "-shared", "-fPIC", *made, *beside], check=True)
 
+    def extend(self, *functions: str) -> None:
+        """cuBLAS, from which PyTorch imports the first one, and vLLM the others by name alone."""
+        cublas = self.folder / "libcublas.so.13"
+        source = self.folder / "library.c"
+        script = self.folder / "library.map"
+        source.write_text("".join(f"void {name}(void) {{}}\n" for name in functions))
+        script.write_text("libcublas.so.13 { global: *; };\n")
+        made = ["cc", "-shared", "-fPIC", source, "-o"]
+        names = ["-Wl,-soname,libcublas.so.13", f"-Wl,--version-script,{script}"]
+        subprocess.run([*made, cublas, *names], check=True)
+        (self.folder / "vllm").mkdir()
+        (self.folder / "vllm" / "__init__.py").touch()
+        calls = [f"void {name}(void); void u_{name}(void) {{ {name}(); }}\n" for name in functions]
+        source.write_text(calls[0])
+        subprocess.run([*made, self.folder / "torch" / "lib" / "libtorch.so", cublas], check=True)
+        source.write_text("".join(calls[1:]))
+        subprocess.run([*made, self.folder / "vllm" / "_C.abi3.so"], check=True)
+
     def build(self) -> Result:
         cache = self.folder / "cache"
         cache.mkdir(exist_ok=True)
@@ -63,6 +81,14 @@ class Lacking(ProcessTest):
     def test_nothing_is_said_where_nothing_lacks(self) -> None:
         self.make("cuMemAlloc_v2", "nvmlInit_v2")
         self.assertEqual(self.build().stderr, "")
+
+    def test_what_vllms_extensions_import(self) -> None:
+        self.make("cuMemAlloc_v2")
+        self.extend("cublasCreate_v2", "cublasHgemm")
+        doubles = [path for path in self.build().stdout.split() if "libcublas.so" in path]
+        self.assertEqual(len(doubles), 1)
+        has = run(["nm", "-D", "--defined-only", doubles[0]]).check().stdout
+        self.assertIn(" T cublasHgemm@@libcublas.so.13\n", has)
 
 
 class LookedUp(ProcessTest):

@@ -3,15 +3,15 @@
 
 Usage: python build.py SIMGPU_DIR CACHE_DIR
 
-What PyTorch, ONNX Runtime and the libraries beside them import is read from their own files. XLA's
-plugin for JAX and TensorFlow import nothing: they look functions up at run time, so that for them a
-double has every function that the library beside them exports. The functions that must answer
-something are in the object files beside this script, which were compiled with the simulated GPU;
-all others are generated here and return success. One line says all at once what the simulated GPU's
-own libraries (the runtime, the driver, NVML) lack of what the frameworks import. Prints, one path a
-line, what has to be preloaded; nothing when this interpreter has no framework for a GPU. SIMGPU_DIR
-holds the libraries of the simulated GPU. The result is kept in CACHE_DIR/torch-<hash>/ until they,
-the frameworks or the object files change.
+What PyTorch, vLLM's extensions, ONNX Runtime and the libraries beside them import is read from
+their own files. XLA's plugin for JAX and TensorFlow import nothing: they look functions up at run
+time, so that for them a double has every function that the library beside them exports. The
+functions that must answer something are in the object files beside this script, which were compiled
+with the simulated GPU; all others are generated here and return success. One line says all at once
+what the simulated GPU's own libraries (the runtime, the driver, NVML) lack of what the frameworks
+import. Prints, one path a line, what has to be preloaded; nothing when this interpreter has no
+framework for a GPU. SIMGPU_DIR holds the libraries of the simulated GPU. The result is kept in
+CACHE_DIR/torch-<hash>/ until they, the frameworks or the object files change.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Double:
-    """A library to stand in for. `prefix` tells its functions where they carry no version.
-    `version_name` is what its object file answers as its version. `looked_up`: only for frameworks
-    that look functions up at run time; the others' own stays quiet while nothing calls it.
-    `products`: functions that multiply matrices, and take a handle first."""
+    """A library to stand in for. `prefix`, a pattern, tells its functions where they carry no
+    version. `version_name` is what its object file answers as its version. `looked_up`: only for
+    frameworks that look functions up at run time; the others' own stays quiet while nothing calls
+    it. `products`: functions that multiply matrices, and take a handle first."""
 
     stem: str
     prefix: str
@@ -56,10 +56,10 @@ CUDNN_VERSION = r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) (\d+)"
 NCCL_VERSION = r"#define NCCL_(MAJOR|MINOR|PATCH) (\d+)"
 DOUBLES = (
     Double(
-        *("libcublas", "", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
+        *("libcublas", r"cublas(?!Lt)", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
         products=r"cublas(?!Xt)\w*[gG]emm\w*",
     ),
-    Double("libcublasLt", "", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
+    Double("libcublasLt", "cublasLt", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
     Double("libcudnn", "", "simcudnn_version", "cudnn_version.h", CUDNN_VERSION),
     Double("libnccl", "nccl", "simnccl_version", "nccl.h", NCCL_VERSION),
     # Its header has the number in one piece, so that the object's own is used.
@@ -114,7 +114,9 @@ def stem_of(path: Path) -> str:
 def find_libraries() -> Libraries | None:
     """None: there is no framework for GPUs."""
     torch = files_in("torch", "lib/*.so*") if files_in("torch", "lib/libc10_cuda.so") else []
-    importing = [*torch, *files_in("onnxruntime", "capi/libonnxruntime_providers_cuda.so")]
+    extensions = files_in("vllm", "*.so") if torch else []
+    onnxruntime = files_in("onnxruntime", "capi/libonnxruntime_providers_cuda.so")
+    importing = [*torch, *extensions, *onnxruntime]
     beside = files_in("nvidia", "*/lib/*.so*")
     looking = files_in("jax_plugins", "xla_cuda*/xla_cuda_plugin.so")
     if any(stem_of(path) == "libcublas" for path in beside):
@@ -206,11 +208,11 @@ def soname_of(double: Double, needed: set[str]) -> str | None:
 
 def imported(double: Double, soname: str, imports: set[Import]) -> dict[str, str]:
     """The functions wanted of a library, each with the version that it is asked for under."""
-    wanted: dict[str, str] = {}
+    wanted = {entry.name: entry.version for entry in imports if entry.library == soname}
+    version = next(iter(wanted.values()), "")
     for entry in imports:
-        unversioned = double.prefix and not entry.library and entry.name.startswith(double.prefix)
-        if entry.library == soname or unversioned:
-            wanted[entry.name] = entry.version
+        if double.prefix and not entry.library and re.match(double.prefix, entry.name):
+            wanted.setdefault(entry.name, version)
     return wanted
 
 
