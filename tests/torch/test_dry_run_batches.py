@@ -115,6 +115,7 @@ def completes(job: Job, batch: int, card_mib: int) -> bool:
 class Found:
     card_mib: int
     fits: dict[int, bool]  # what was said: of the one found and the one too large; or of all
+    slower: list[int]  # those of its runs that fit with slower convolutions only
     follows: bool  # else there is no largest one
     runs: int
     true: bool
@@ -127,8 +128,9 @@ def compare(name: str) -> Found:
     rows = {row["batch"]: row["fits"]["torch"] for row in said["batches"]}
     follows = said["follows_batch"]
     fits = {said["largest_batch"]: True, said["too_large_batch"]: False} if follows else rows
+    slower = [row["batch"] for row in said["batches"] if row["slower"]["torch"]]
     true = all(completes(job, batch, card_mib) == good for batch, good in fits.items())
-    return Found(card_mib, fits, follows, len(rows), true)
+    return Found(card_mib, fits, slower, follows, len(rows), true)
 
 
 @harness.needs_torch
