@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+import settle  # noqa: F401
 import torch
 import transformers
 
