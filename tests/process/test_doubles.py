@@ -53,7 +53,7 @@ class Lacking(ProcessTest):
         script = self.folder / "library.map"
         source.write_text("".join(f"void {name}(void) {{}}\n" for name in functions))
         script.write_text("libcublas.so.13 { global: *; };\n")
-        made = ["cc", "-shared", "-fPIC", source, "-o"]
+        made: list[str | Path] = ["cc", "-shared", "-fPIC", source, "-o"]
         names = ["-Wl,-soname,libcublas.so.13", f"-Wl,--version-script,{script}"]
         subprocess.run([*made, cublas, *names], check=True)
         (self.folder / "vllm").mkdir()

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The node that a call of a library leaves in a graph. */
 #include "captured.h"
 
 /* cuda.h of CUDA 13 declares newer versions, which older drivers lack. */
