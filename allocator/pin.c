@@ -130,25 +130,15 @@ ms_status_t ms_pool_pin_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
 }
 
 /* Growth lock: nothing changes behind a pinned block. */
-static ms_status_t visit_chunks(struct ms_pool *pool, const struct pin_site *site, ms_addr_t addr,
-                                const struct ms_chunk_visitor *visitor, uint64_t *offset_bytes)
-    MS_REQUIRES(ms_growth_role)
+static ms_status_t visit_chunks(const struct ms_pool *pool, const struct pin_site *site,
+                                ms_addr_t addr, const struct ms_chunk_visitor *visitor,
+                                uint64_t *offset_bytes) MS_REQUIRES(ms_growth_role)
 {
     const struct ms_segment *segment = site->segment;
     const struct ms_chunk *chunk = segment->slots[site->from];
-    uint64_t slot = chunk != NULL ? chunk->slot : site->from;
+    const uint64_t slot = chunk != NULL ? chunk->slot : site->from;
     *offset_bytes = addr - segment->base - slot * pool->granule_bytes;
-    while (slot < site->to) {
-        chunk = segment->slots[slot];
-        if (chunk == NULL || chunk->host || chunk->stuck) {
-            return MS_ERR_NOT_SUPPORTED;
-        }
-        if (!visitor->visit(visitor->ctx, chunk->handle, chunk->bytes)) {
-            return MS_ERR_NO_MEMORY;
-        }
-        slot += chunk->bytes / pool->granule_bytes;
-    }
-    return MS_OK;
+    return ms_backing_visit(pool, segment, slot, site->to, visitor);
 }
 
 ms_status_t ms_pool_pin_chunks(ms_pool_t *pool, ms_addr_t addr,

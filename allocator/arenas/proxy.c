@@ -293,24 +293,6 @@ ms_status_t ms_proxy_pin(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_inf
     return status;
 }
 
-static ms_status_t visit_chunks(const struct ms_pool *pool, const struct ms_proxy *proxy,
-                                const struct ms_chunk_visitor *visitor) MS_REQUIRES(ms_growth_role)
-{
-    const uint64_t end = proxy->slot + ms_proxy_slots(pool, proxy);
-    uint64_t slot = proxy->slot;
-    while (slot < end) {
-        const struct ms_chunk *chunk = proxy->segment->slots[slot];
-        if (chunk == NULL || chunk->host || chunk->stuck) {
-            return MS_ERR_NOT_SUPPORTED;
-        }
-        if (!visitor->visit(visitor->ctx, chunk->handle, chunk->bytes)) {
-            return MS_ERR_NO_MEMORY;
-        }
-        slot += chunk->bytes / pool->granule_bytes;
-    }
-    return MS_OK;
-}
-
 ms_status_t ms_proxy_pin_chunks(ms_pool_t *pool, ms_proxy_t *proxy,
                                 const struct ms_chunk_visitor *visitor)
 {
@@ -322,7 +304,8 @@ ms_status_t ms_proxy_pin_chunks(ms_pool_t *pool, ms_proxy_t *proxy,
         status = back_on_device(pool, proxy);
     }
     if (status == MS_OK) {
-        status = visit_chunks(pool, proxy, visitor);
+        status = ms_backing_visit(pool, proxy->segment, proxy->slot,
+                                  proxy->slot + ms_proxy_slots(pool, proxy), visitor);
     }
     if (status != MS_OK && !pinned) {
         pin_locked(pool, proxy, false);

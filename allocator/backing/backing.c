@@ -51,6 +51,23 @@ void ms_backing_stick(struct ms_pool *pool, struct ms_chunk *chunk)
     ms_state_release(pool);
 }
 
+ms_status_t ms_backing_visit(const struct ms_pool *pool, const struct ms_segment *segment,
+                             uint64_t from, uint64_t to, const struct ms_chunk_visitor *visitor)
+{
+    uint64_t slot = from;
+    while (slot < to) {
+        const struct ms_chunk *chunk = segment->slots[slot];
+        if (chunk == NULL || chunk->host || chunk->stuck) {
+            return MS_ERR_NOT_SUPPORTED;
+        }
+        if (!visitor->visit(visitor->ctx, chunk->handle, chunk->bytes)) {
+            return MS_ERR_NO_MEMORY;
+        }
+        slot += chunk->bytes / pool->granule_bytes;
+    }
+    return MS_OK;
+}
+
 ms_status_t ms_backing_map(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                            struct ms_chunk *chunk)
 {

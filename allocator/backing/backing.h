@@ -38,6 +38,12 @@ ms_status_t ms_backing_unstick(struct ms_pool *pool, struct ms_chunk *chunk)
 void ms_backing_lose(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                      struct ms_chunk *stuck) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
+/* Visits the chunks of the slots [from, to); `from` is a chunk's first. MS_ERR_NOT_SUPPORTED: not
+ * all of them lie on device chunks; MS_ERR_NO_MEMORY: the visitor has none. */
+ms_status_t ms_backing_visit(const struct ms_pool *pool, const struct ms_segment *segment,
+                             uint64_t from, uint64_t to, const struct ms_chunk_visitor *visitor)
+    MS_REQUIRES(ms_growth_role);
+
 /* Maps the chunk at its place and notes it there; does not set access. */
 ms_status_t ms_backing_map(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                            struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
