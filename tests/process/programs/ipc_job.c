@@ -344,40 +344,12 @@ static void many_opener(void)
 
 /* ---- moving: both own, both open, and both spill all the time */
 
-enum { COLD = 24, ROUNDS = 6, OFFERED = 6 };
+enum { ROUNDS = 6, OFFERED = 6 };
 #define COLD_BYTES (6 * MIB + 512)
-
-struct mover {
-    volatile int stop;
-    unsigned long rounds;
-};
-
-/* More than the cap: something always has to go. */
-static void *move_all(void *argument)
-{
-    struct mover *mover = argument;
-    CUdeviceptr blocks[COLD];
-    CUcontext context;
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
-    for (int i = 0; i < COLD; i++) {
-        blocks[i] = block_of(COLD_BYTES, (unsigned char)i);
-    }
-    while (!mover->stop) {
-        int i = (int)(mover->rounds++ * 7 % COLD);
-        EXPECT(holds(blocks[i], COLD_BYTES, (unsigned char)i));
-        MUST(cuMemFree(blocks[i]));
-        blocks[i] = block_of(COLD_BYTES, (unsigned char)i);
-    }
-    for (int i = 0; i < COLD; i++) {
-        EXPECT(holds(blocks[i], COLD_BYTES, (unsigned char)i));
-    }
-    return NULL;
-}
 
 static void moving(unsigned char first)
 {
-    struct mover mover = {0};
+    struct mover mover = {.bytes = COLD_BYTES};
     pthread_t thread;
     use_device();
     CUdeviceptr own[OFFERED];

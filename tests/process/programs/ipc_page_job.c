@@ -366,37 +366,12 @@ static void changing_opener(void)
 
 /* ---- moving: pages were in parts and on the host, and more than the cap is used all the time */
 
-enum { COLD = 24, ROUNDS = 6 };
+enum { ROUNDS = 6 };
 #define COLD_BYTES (9 * MIB + 512)
-
-struct mover {
-    volatile int stop;
-    unsigned long rounds;
-};
-
-static void *move_all(void *argument)
-{
-    struct mover *mover = argument;
-    CUdeviceptr blocks[COLD];
-    use_device();
-    for (int i = 0; i < COLD; i++) {
-        blocks[i] = block_of(COLD_BYTES, (unsigned char)i);
-    }
-    while (!mover->stop || mover->rounds < COLD) {
-        int i = (int)(mover->rounds++ * 7 % COLD);
-        EXPECT(holds(blocks[i], COLD_BYTES, (unsigned char)i));
-        MUST(cuMemFree(blocks[i]));
-        blocks[i] = block_of(COLD_BYTES, (unsigned char)i);
-    }
-    for (int i = 0; i < COLD; i++) {
-        EXPECT(holds(blocks[i], COLD_BYTES, (unsigned char)i));
-    }
-    return NULL;
-}
 
 static void moving(unsigned char first, unsigned char theirs)
 {
-    struct mover mover = {0};
+    struct mover mover = {.bytes = COLD_BYTES};
     pthread_t thread;
     const struct segment segment = open_segment();
     const CUdeviceptr at = tensor_of(segment.at + TENSOR_AT, TENSOR_BYTES, first);

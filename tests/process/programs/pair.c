@@ -102,6 +102,26 @@ size_t free_bytes(void)
     return free_now;
 }
 
+void *move_all(void *argument)
+{
+    struct mover *mover = argument;
+    CUdeviceptr blocks[COLD];
+    use_device();
+    for (int i = 0; i < COLD; i++) {
+        blocks[i] = block_of(mover->bytes, (unsigned char)i);
+    }
+    while (!mover->stop || mover->rounds < COLD) {
+        int i = (int)(mover->rounds++ * 7 % COLD);
+        EXPECT(holds(blocks[i], mover->bytes, (unsigned char)i));
+        MUST(cuMemFree(blocks[i]));
+        blocks[i] = block_of(mover->bytes, (unsigned char)i);
+    }
+    for (int i = 0; i < COLD; i++) {
+        EXPECT(holds(blocks[i], mover->bytes, (unsigned char)i));
+    }
+    return NULL;
+}
+
 int run_pair(const struct pair *pairs, size_t count, int argc, char **argv)
 {
     int ends[2];

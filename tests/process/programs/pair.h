@@ -42,6 +42,18 @@ void offer(CUdeviceptr at, size_t bytes, unsigned char value);
 /* Opens what the other process offered; the address is that of its contents. */
 CUdeviceptr take(struct offer *taken);
 
+/* A thread that frees and fills COLD blocks in turn, each at least once. Where they are more than
+ * the cap, something always has to go. */
+enum { COLD = 24 };
+
+struct mover {
+    size_t bytes; /* of a block */
+    volatile int stop;
+    unsigned long rounds;
+};
+
+void *move_all(void *mover);
+
 struct pair {
     const char *name;
     void (*owner)(void), (*opener)(void);
