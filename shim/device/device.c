@@ -388,14 +388,25 @@ static bool room_and_charge(struct ms_device *device, enum ms_owner owner, uint6
     return ms_budget_charge(&device->budget, owner, bytes);
 }
 
-static bool ask_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
-                           bool may_wait)
+struct charge {
+    struct ms_device *device;
+    enum ms_owner owner;
+    uint64_t bytes;
+};
+
+static ms_status_t attempt(void *ctx, bool may_wait)
 {
-    const struct ms_device_policy *policy = ms_device_policy();
-    bool charged =
-        policy->group_ask(device, bytes) && ms_budget_charge(&device->budget, owner, bytes);
-    return charged || (may_wait && policy->group_ask_spill(device, bytes, true) &&
-                       ms_budget_charge(&device->budget, owner, bytes));
+    const struct charge *of = ctx;
+    return room_and_charge(of->device, of->owner, of->bytes, may_wait) ? MS_OK : MS_ERR_NO_MEMORY;
+}
+
+static bool charge_in_group(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
+                            bool may_wait)
+{
+    struct charge ctx = {.device = device, .owner = owner, .bytes = bytes};
+    const struct ms_group_climb climb = {
+        .attempt = attempt, .ctx = &ctx, .bytes = bytes, .may_wait = may_wait};
+    return ms_device_policy()->group_climb(device, &climb) == MS_OK;
 }
 
 static bool fit(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
@@ -408,10 +419,8 @@ static bool fit(struct ms_device *device, enum ms_owner owner, uint64_t bytes, b
         }
         if (!charged) {
             (void)ms_device_make_room(device, 0);
-            charged = room_and_charge(device, owner, bytes, may_wait);
-        }
-        if (!charged && device->group != NULL) {
-            charged = ask_and_charge(device, owner, bytes, may_wait);
+            charged = device->group != NULL ? charge_in_group(device, owner, bytes, may_wait)
+                                            : room_and_charge(device, owner, bytes, may_wait);
         }
     }
     return charged;

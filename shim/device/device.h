@@ -135,6 +135,17 @@ CUresult ms_device_use(int ordinal, struct ms_device **out);
 /* The device of the current context; null if there is none. */
 struct ms_device *ms_device_current(void);
 
+/* A request that this process could not serve quickly by itself. The rungs on which the other
+ * members give something come before, between and after its own. */
+struct ms_group_climb {
+    /* Tries to serve it; with may_wait also by moving live memory of this process and by waiting.
+     * MS_ERR_NO_MEMORY: go on. */
+    ms_status_t (*attempt)(void *ctx, bool may_wait);
+    void *ctx;
+    uint64_t bytes;
+    bool may_wait; /* false: the others are only asked for what they hold unused */
+};
+
 /* What the rooms above do for devices, and decide about them (shim/policy). Called seldom: when a
  * device is made, and when its memory runs short. */
 struct ms_device_policy {
@@ -144,8 +155,7 @@ struct ms_device_policy {
     void (*group_join)(struct ms_device *device);
     void (*group_leave)(struct ms_device *device);
     void (*group_attend)(struct ms_device *device);
-    bool (*group_ask)(struct ms_device *device, uint64_t bytes);
-    bool (*group_ask_spill)(struct ms_device *device, uint64_t bytes, bool any);
+    ms_status_t (*group_climb)(struct ms_device *device, const struct ms_group_climb *climb);
     /* A device is about to be used. */
     void (*device_used)(void);
     /* Completes the configuration of the device's pool, and the device operations. */

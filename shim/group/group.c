@@ -173,6 +173,18 @@ uint64_t ms_group_others_bytes(const ms_group_t *group, uint32_t *count)
     return sum;
 }
 
+uint64_t ms_group_taken_by_others(const ms_group_t *group)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < MS_GROUP_MEMBERS_MAX; i++) {
+        const struct ms_group_slot *slot = &group->region->slots[i];
+        if (is_other(group, slot)) {
+            sum += atomic_load_explicit(&slot->taken_bytes, memory_order_relaxed);
+        }
+    }
+    return sum;
+}
+
 uint64_t ms_group_used_bytes(const struct ms_group_region *region, uint32_t pid, uint32_t *count)
 {
     uint64_t sum = 0;
@@ -257,6 +269,7 @@ uint64_t ms_group_lease(ms_group_t *group, uint64_t least, uint64_t most)
     if (bytes == 0 && ms_group_reap_ended(group)) {
         bytes = claim_some(group, least, most);
     }
+    atomic_fetch_add_explicit(&group->own->taken_bytes, bytes, memory_order_relaxed);
     return bytes;
 }
 

@@ -71,6 +71,9 @@ struct ms_group_share {
 bool ms_group_largest_other(const ms_group_t *group, struct ms_group_share *out);
 /* What all others have leased; *count: how many they are. */
 uint64_t ms_group_others_bytes(const ms_group_t *group, uint32_t *count);
+/* What all others have leased since they joined: grows with each lease, so a difference of two
+ * tells what they took meanwhile. */
+uint64_t ms_group_taken_by_others(const ms_group_t *group);
 /* What all others use of their leases. */
 uint64_t ms_group_used_by_others(const ms_group_t *group);
 

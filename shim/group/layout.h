@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define MS_GROUP_MEMBERS_MAX 64u
-#define MS_GROUP_MAGIC       UINT64_C(0x3147726d6873656d) /* changes with the layout */
+#define MS_GROUP_MAGIC       UINT64_C(0x3247726d6873656d) /* changes with the layout */
 #define MS_GROUP_NAME_BYTES  32u
 
 struct ms_group_slot {
@@ -26,12 +26,14 @@ struct ms_group_slot {
 
     /* What other members want from it (request.h). */
     _Atomic uint32_t asked;    /* counts questions; a futex on which the member's thread waits */
+    _Atomic uint32_t heard;    /* the last question that its thread took up */
     _Atomic uint32_t answered; /* the last question that was answered */
     _Atomic uint32_t wanted;   /* bits of enum ms_group_want */
     _Atomic uint64_t wanted_bytes;
     _Atomic uint64_t coldest_ns; /* CLOCK_MONOTONIC: when the coldest memory that it could move to
                                     the host was last used; UINT64_MAX: it can move nothing */
     _Atomic uint64_t yielded_bytes; /* given to others on request, in total */
+    _Atomic uint64_t taken_bytes;   /* leased, in total */
 };
 
 struct ms_group_region {

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/clock.h"
 #include "shim/group/member.h"
 
@@ -63,19 +64,27 @@ static uint32_t put(struct ms_group_slot *slot, enum ms_group_want want, uint64_
 }
 
 struct asked {
+    enum ms_group_want want;
     uint64_t members; /* bit i: slot i */
     uint32_t serials[MS_GROUP_MEMBERS_MAX];
 };
 
-/* late: the time is over; notes the members that have not answered. */
+static bool is_behind(const _Atomic uint32_t *serial, uint32_t question)
+{
+    return (int32_t)(atomic_load(serial) - question) < 0;
+}
+
+/* late: the time is over; notes the members that have not answered. One that works on the question
+ * of another member answers later, so what it holds can still be asked for. */
 static bool all_answered(ms_group_t *group, const struct asked *asked, bool late)
 {
     bool all = true;
     for (uint32_t i = 0; i < MS_GROUP_MEMBERS_MAX && (all || late); i++) {
         const struct ms_group_slot *slot = &group->region->slots[i];
         const bool missing = (asked->members >> i & 1u) != 0 && atomic_load(&slot->pid) != 0 &&
-                             (int32_t)(atomic_load(&slot->answered) - asked->serials[i]) < 0;
-        if (missing && late) {
+                             is_behind(&slot->answered, asked->serials[i]);
+        const bool works = atomic_load(&slot->heard) != atomic_load(&slot->answered);
+        if (missing && late && (asked->want == MS_GROUP_SPILL || !works)) {
             note_deaf(group, i, asked->serials[i]);
         }
         all = all && !missing;
@@ -104,7 +113,7 @@ static bool wait_for(ms_group_t *group, const struct asked *asked, uint64_t byte
 
 bool ms_group_ask_all(ms_group_t *group, uint64_t bytes, uint64_t wait_ns)
 {
-    struct asked asked = {0};
+    struct asked asked = {.want = MS_GROUP_GIVE};
     if (ms_group_reap_ended(group) && ms_group_free_bytes(group) >= bytes) {
         return true;
     }
@@ -117,13 +126,16 @@ bool ms_group_ask_all(ms_group_t *group, uint64_t bytes, uint64_t wait_ns)
     return wait_for(group, &asked, bytes, wait_ns);
 }
 
-bool ms_group_coldest_other(const ms_group_t *group, uint64_t own_ns, uint32_t *member)
+/* The member with the coldest memory by what each said last, of those that own_ns admits. False:
+ * all of them were tried. */
+static bool next_coldest(const ms_group_t *group, uint64_t tried, uint64_t own_ns, uint32_t *member)
 {
-    uint64_t coldest_ns = own_ns;
+    uint64_t coldest_ns = UINT64_MAX;
     bool found = false;
     for (uint32_t i = 0; i < MS_GROUP_MEMBERS_MAX; i++) {
         const uint64_t ns = atomic_load(&group->region->slots[i].coldest_ns);
-        if (is_other(group, i) && ns < coldest_ns) {
+        if ((tried >> i & 1u) == 0 && is_other(group, i) && (ns < own_ns || own_ns == UINT64_MAX) &&
+            (!found || ns < coldest_ns)) {
             coldest_ns = ns;
             *member = i;
             found = true;
@@ -132,13 +144,26 @@ bool ms_group_coldest_other(const ms_group_t *group, uint64_t own_ns, uint32_t *
     return found;
 }
 
-bool ms_group_ask_spill(ms_group_t *group, uint32_t member, uint64_t bytes, uint64_t wait_ns)
+static bool ask_one(ms_group_t *group, uint32_t member, uint64_t bytes, uint64_t wait_ns)
 {
     struct ms_group_slot *slot = &group->region->slots[member];
     const uint64_t before = atomic_load(&slot->yielded_bytes);
-    struct asked asked = {.members = UINT64_C(1) << member};
+    struct asked asked = {.want = MS_GROUP_SPILL, .members = UINT64_C(1) << member};
     asked.serials[member] = put(slot, MS_GROUP_SPILL, bytes);
     return wait_for(group, &asked, bytes, wait_ns) || atomic_load(&slot->yielded_bytes) > before;
+}
+
+bool ms_group_ask_spill(ms_group_t *group, uint64_t own_ns, uint64_t bytes, uint64_t wait_ns)
+{
+    const uint64_t end_ns = ms_clock_ns() + wait_ns;
+    uint64_t tried = 0;
+    uint32_t member = 0;
+    bool given = false;
+    while (!given && ms_clock_ns() < end_ns && next_coldest(group, tried, own_ns, &member)) {
+        tried |= UINT64_C(1) << member;
+        given = ask_one(group, member, bytes, ms_less(end_ns, ms_clock_ns()));
+    }
+    return given;
 }
 
 /* ---- answering ---- */
@@ -156,6 +181,7 @@ bool ms_group_wait(ms_group_t *group, struct ms_group_question *question, uint64
     if (serial == atomic_load(&own->answered)) {
         return false;
     }
+    atomic_store(&own->heard, serial);
     question->serial = serial;
     question->wants = atomic_exchange(&own->wanted, 0);
     question->bytes = atomic_exchange(&own->wanted_bytes, 0);

@@ -22,11 +22,11 @@ void ms_group_changed(ms_group_t *group);
  * answered, or wait_ns is over. True: the group has them. */
 bool ms_group_ask_all(ms_group_t *group, uint64_t bytes, uint64_t wait_ns);
 
-/* The other member with the coldest memory, if that was last used before `own_ns`. False: none. */
-bool ms_group_coldest_other(const ms_group_t *group, uint64_t own_ns, uint32_t *member);
-
-/* Asks that member to move bytes to the host, and waits as above. True: it gave something. */
-bool ms_group_ask_spill(ms_group_t *group, uint32_t member, uint64_t bytes, uint64_t wait_ns);
+/* Asks one member after the other to move bytes to the host, the coldest memory first, until one
+ * gave something or wait_ns is over. Asks those who said that their coldest memory was last used
+ * before own_ns; with UINT64_MAX all, also those that could move nothing when they last answered.
+ * True: one gave something. */
+bool ms_group_ask_spill(ms_group_t *group, uint64_t own_ns, uint64_t bytes, uint64_t wait_ns);
 
 /* For the member's own thread: waits until it is asked, for wait_ns at most. False: it was not
  * asked. wants: bits of enum ms_group_want. */

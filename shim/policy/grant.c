@@ -4,7 +4,6 @@
  * does not hold blocks of the pool, because the pool finds them by address as fast. */
 #include "shim/policy/grant.h"
 
-#include "allocator/base/clock.h"
 #include "shim/device/capture.h"
 #include "shim/device/group/device_group.h"
 #include "shim/device/mempools.h"
@@ -84,58 +83,42 @@ static ms_status_t climb_quickly(struct ms_device *device, const struct ms_reque
     return status;
 }
 
-/* The ladder in a group. First what can be had without waiting; then memory that other members hold
- * unused; then the coldest live memory, ours or theirs; at last whatever another member can move.
- * *given: another member gave something. */
-static ms_status_t climb_in_group(struct ms_device *device, const struct ms_request *request,
-                                  struct ms_block_info *block, bool *given)
+struct attempt {
+    struct ms_device *device;
+    const struct ms_request *request;
+    struct ms_block_info *block;
+};
+
+static ms_status_t attempt(void *ctx, bool may_wait)
 {
-    struct ms_request quick = *request;
-    quick.may_wait = false;
-    ms_status_t status = climb_quickly(device, &quick, block);
-    if (status == MS_ERR_NO_MEMORY && ms_device_group_ask(device, request->bytes)) {
-        status = ms_pool_alloc(device->pool, &quick, block);
-    }
-    *given = status == MS_ERR_NO_MEMORY && request->may_wait &&
-             ms_device_group_ask_spill(device, request->bytes, false);
-    if (*given) {
-        status = ms_pool_alloc(device->pool, &quick, block);
-    }
-    if (status == MS_ERR_NO_MEMORY && request->may_wait) {
-        status = ms_pool_alloc(device->pool, request, block);
-    }
-    if (status == MS_ERR_NO_MEMORY && request->may_wait &&
-        ms_device_group_ask_spill(device, request->bytes, true)) {
-        *given = true;
-        status = ms_pool_alloc(device->pool, request, block);
-    }
-    return status;
+    const struct attempt *of = ctx;
+    struct ms_request request = *of->request;
+    request.may_wait = may_wait;
+    return ms_pool_alloc(of->device->pool, &request, of->block);
 }
 
-/* Tries again where another member gave something and a third one took it first. */
-static ms_status_t alloc_in_group(struct ms_device *device, const struct ms_request *request,
+static ms_status_t climb_in_group(struct ms_device *device, const struct ms_request *request,
                                   struct ms_block_info *block)
 {
-    const uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
-    ms_status_t status;
-    bool given;
-    do {
-        status = climb_in_group(device, request, block, &given);
-    } while (status == MS_ERR_NO_MEMORY && given && ms_clock_ns() < end_ns);
-    return status;
+    struct attempt ctx = {.device = device, .request = request, .block = block};
+    const struct ms_group_climb climb = {
+        .attempt = attempt, .ctx = &ctx, .bytes = request->bytes, .may_wait = request->may_wait};
+    return ms_device_group_climb(device, &climb);
 }
 
 /* In steps only where somebody else may have to give first: else the pool climbs once. */
 static ms_status_t climb(struct ms_device *device, const struct ms_request *request,
                          struct ms_block_info *block)
 {
-    if (__builtin_expect(device->group != NULL, 0)) {
-        return alloc_in_group(device, request, block);
-    }
-    if (__builtin_expect(atomic_load_explicit(&device->driver_pools, memory_order_relaxed), 0)) {
+    const bool in_group = device->group != NULL;
+    if (__builtin_expect(
+            in_group || atomic_load_explicit(&device->driver_pools, memory_order_relaxed), 0)) {
         struct ms_request quick = *request;
         quick.may_wait = false;
         const ms_status_t status = climb_quickly(device, &quick, block);
+        if (status == MS_ERR_NO_MEMORY && in_group) {
+            return climb_in_group(device, request, block);
+        }
         if (status != MS_ERR_NO_MEMORY || !request->may_wait) {
             return status;
         }

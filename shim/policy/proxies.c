@@ -149,46 +149,34 @@ void ms_proxies_reservation_gone(const struct ms_reservation *reservation)
     }
 }
 
-/* As climb_in_group of grant.c does for a block. */
+static ms_status_t attempt(void *ctx, bool may_wait)
+{
+    struct proxy_page *page = ctx;
+    return ms_proxy_create(page->device->pool, page->bytes, &page->prop, may_wait, &page->proxy);
+}
+
 static ms_status_t create_in_group(struct proxy_page *page, bool may_wait)
 {
-    ms_pool_t *pool = page->device->pool;
-    ms_status_t status = MS_ERR_NO_MEMORY;
-    if (ms_device_group_ask(page->device, page->bytes)) {
-        status = ms_proxy_create(pool, page->bytes, &page->prop, false, &page->proxy);
-    }
-    if (status == MS_ERR_NO_MEMORY && may_wait &&
-        ms_device_group_ask_spill(page->device, page->bytes, false)) {
-        status = ms_proxy_create(pool, page->bytes, &page->prop, false, &page->proxy);
-    }
-    if (status == MS_ERR_NO_MEMORY && may_wait) {
-        status = ms_proxy_create(pool, page->bytes, &page->prop, true, &page->proxy);
-    }
-    if (status == MS_ERR_NO_MEMORY && may_wait &&
-        ms_device_group_ask_spill(page->device, page->bytes, true)) {
-        status = ms_proxy_create(pool, page->bytes, &page->prop, true, &page->proxy);
-    }
-    return status;
+    const struct ms_group_climb climb = {
+        .attempt = attempt, .ctx = page, .bytes = page->bytes, .may_wait = may_wait};
+    return ms_device_group_climb(page->device, &climb);
 }
 
 /* The driver's own memory pools are not part of ours: if room is missing, what they keep unused is
  * given back and the request tried again. */
 static ms_status_t create(struct proxy_page *page)
 {
-    ms_pool_t *pool = page->device->pool;
     const bool may_wait = !ms_captures_running();
     const bool in_steps = page->device->group != NULL || atomic_load(&page->device->driver_pools);
     ms_exports_reap();
-    ms_status_t status =
-        ms_proxy_create(pool, page->bytes, &page->prop, may_wait && !in_steps, &page->proxy);
+    ms_status_t status = attempt(page, may_wait && !in_steps);
     if (status == MS_ERR_NO_MEMORY && ms_device_give_back(page->device)) {
-        status =
-            ms_proxy_create(pool, page->bytes, &page->prop, may_wait && !in_steps, &page->proxy);
+        status = attempt(page, may_wait && !in_steps);
     }
     if (status == MS_ERR_NO_MEMORY && page->device->group != NULL) {
         status = create_in_group(page, may_wait);
     } else if (status == MS_ERR_NO_MEMORY && in_steps && may_wait) {
-        status = ms_proxy_create(pool, page->bytes, &page->prop, true, &page->proxy);
+        status = attempt(page, true);
     }
     ms_device_check_thresholds(page->device);
     return status;

@@ -29,7 +29,7 @@ from machine import (
 
 CONTEXT = 32
 CAP = 512
-REGION_BYTES, SLOT_BYTES, SPARE_AT = 64, 112, 64  # shim/group/layout.h
+REGION_BYTES, SLOT_BYTES, SPARE_AT = 64, 120, 64  # shim/group/layout.h
 KILLS = 1000 if os.environ.get("MEMSHIM_TEST_ALL") else 50
 
 

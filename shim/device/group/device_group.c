@@ -88,26 +88,59 @@ static uint64_t within(uint64_t ns)
     return ns < wait_ns ? ns : wait_ns;
 }
 
-bool ms_device_group_ask(struct ms_device *device, uint64_t bytes)
+static bool ask(struct ms_device *device, uint64_t bytes)
 {
-    if (device->group == NULL || bytes > ms_group_cap_bytes(device->group)) {
-        return false;
-    }
     const uint64_t before = ms_group_free_bytes(device->group);
     return ms_group_ask_all(device->group, wanted_bytes(device, bytes), within(GIVE_WAIT_NS)) ||
            ms_group_free_bytes(device->group) > before;
 }
 
-bool ms_device_group_ask_spill(struct ms_device *device, uint64_t bytes, bool any)
+static bool ask_spill(struct ms_device *device, uint64_t bytes, uint64_t own_ns)
 {
-    uint32_t member = 0;
-    if (device->group == NULL || bytes > ms_group_cap_bytes(device->group)) {
-        return false;
-    }
-    const uint64_t own_ns = any ? UINT64_MAX : ms_group_thread_coldest_ns(device);
-    return ms_group_coldest_other(device->group, own_ns, &member) &&
-           ms_group_ask_spill(device->group, member, wanted_bytes(device, bytes),
+    return ms_group_ask_spill(device->group, own_ns, wanted_bytes(device, bytes),
                               within(SPILL_WAIT_NS));
+}
+
+/* First memory that other members hold unused; then the coldest live memory, theirs or ours; at
+ * last whatever another member can move. *given: another member gave something. */
+static ms_status_t climb_once(struct ms_device *device, const struct ms_group_climb *climb,
+                              bool *given)
+{
+    ms_status_t status = MS_ERR_NO_MEMORY;
+    if (ask(device, climb->bytes)) {
+        status = climb->attempt(climb->ctx, false);
+    }
+    *given = status == MS_ERR_NO_MEMORY && climb->may_wait &&
+             ask_spill(device, climb->bytes, ms_group_thread_coldest_ns(device));
+    if (*given) {
+        status = climb->attempt(climb->ctx, false);
+    }
+    if (status == MS_ERR_NO_MEMORY && climb->may_wait) {
+        status = climb->attempt(climb->ctx, true);
+    }
+    if (status == MS_ERR_NO_MEMORY && climb->may_wait &&
+        ask_spill(device, climb->bytes, UINT64_MAX)) {
+        *given = true;
+        status = climb->attempt(climb->ctx, true);
+    }
+    return status;
+}
+
+/* Climbs again where a third member may have taken what was made free: where another gave
+ * something, or the others took as much meanwhile as this one wants. What they took can be asked
+ * for then. */
+ms_status_t ms_device_group_climb(struct ms_device *device, const struct ms_group_climb *climb)
+{
+    const uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
+    ms_status_t status = MS_ERR_NO_MEMORY;
+    bool given = climb->bytes <= ms_group_cap_bytes(device->group);
+    while (status == MS_ERR_NO_MEMORY && given) {
+        const uint64_t taken = ms_group_taken_by_others(device->group);
+        status = climb_once(device, climb, &given);
+        given = climb->may_wait && ms_clock_ns() < end_ns &&
+                (given || ms_group_taken_by_others(device->group) - taken >= climb->bytes);
+    }
+    return status;
 }
 
 /* ---- joining ---- */

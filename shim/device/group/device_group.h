@@ -18,13 +18,10 @@ void ms_device_group_join(struct ms_device *device);
 /* The device was not made after all. */
 void ms_device_group_leave(struct ms_device *device);
 
-/* Asks the other members for memory that they hold unused, until the group has `bytes` free. True:
- * something came free. The caller holds no lock, because a member that is asked may ask this
- * process meanwhile. */
-bool ms_device_group_ask(struct ms_device *device, uint64_t bytes);
-
-/* Asks the member with the coldest memory to move some to the host: if that is colder than what
- * this process could move itself, or in any case if `any`. True: it moved some. */
-bool ms_device_group_ask_spill(struct ms_device *device, uint64_t bytes, bool any);
+/* Asks other members and tries the request, in turn, until it is served or refused, at most for the
+ * configured time (MEMSHIM_WAIT_MS) and the last turn. Returns what the last attempt did;
+ * MS_ERR_NO_MEMORY, too, if no other member gave anything. The device has a group. The caller holds
+ * no lock, because a member that is asked may ask this process meanwhile. */
+ms_status_t ms_device_group_climb(struct ms_device *device, const struct ms_group_climb *climb);
 
 #endif

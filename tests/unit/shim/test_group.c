@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,13 +79,23 @@ static void path_of(char path[MS_GROUP_PATH_BYTES])
     cr_assert(ms_group_path(folder, "run-x", uuid, path));
 }
 
+/* A child that does not outlive a test which fails. */
+static pid_t start_child(void)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    }
+    return pid;
+}
+
 /* A member in a process of its own that leases so much and then waits for its end. */
 static pid_t start_member(uint64_t bytes)
 {
     int ends[2];
     char ready = 0;
     cr_assert_eq(pipe(ends), 0);
-    const pid_t pid = fork();
+    const pid_t pid = start_child();
     if (pid == 0) {
         ms_group_t *group = join();
         ready = ms_group_lease(group, bytes, bytes) == bytes ? 1 : 0;
@@ -356,13 +367,15 @@ Test(group, files_without_a_member_are_swept)
 
 /* ---- questions ---- */
 
+#define LONG_NS UINT64_C(30000000000)
+
 /* Gives what it has when it is asked. */
 static pid_t start_giver(uint64_t bytes)
 {
     int ends[2];
     char ready = 0;
     cr_assert_eq(pipe(ends), 0);
-    const pid_t pid = fork();
+    const pid_t pid = start_child();
     if (pid == 0) {
         ms_group_t *group = join();
         struct ms_group_question question;
@@ -384,15 +397,122 @@ static pid_t start_giver(uint64_t bytes)
 
 Test(group, who_is_asked_gives)
 {
-    const uint64_t long_ns = 30000000000u;
-    uint32_t member = 0;
     const pid_t other = start_giver(900);
     ms_group_t *group = join();
-    cr_assert(ms_group_ask_all(group, 600, long_ns));
+    cr_assert(ms_group_ask_all(group, 600, LONG_NS));
     cr_assert_eq(ms_group_lease(group, 600, 600), 600);
-    cr_assert_not(ms_group_ask_all(group, 600, long_ns)); /* it answers, and has no more */
-    cr_assert_not(ms_group_coldest_other(group, 5, &member));
-    cr_assert(ms_group_coldest_other(group, 6, &member));
+    cr_assert_not(ms_group_ask_all(group, 600, LONG_NS)); /* it answers, and has no more */
+    end_member(other);
+}
+
+/* The two ends of what a spiller does: it writes to `heard` what it was asked, and answers only
+ * when `let` has been closed. */
+struct held {
+    int heard[2], let[2];
+};
+
+/* Moves memory to the host on request, so that it gives `spilled` bytes, once. It says that its
+ * coldest memory was used at coldest_ns. */
+static pid_t start_spiller(uint64_t leased, uint64_t spilled, uint64_t coldest_ns,
+                           const struct held *held)
+{
+    int ends[2];
+    char ready = 0;
+    cr_assert_eq(pipe(ends), 0);
+    const pid_t pid = start_child();
+    if (pid == 0) {
+        ms_group_t *group = join();
+        struct ms_group_question question;
+        (void)ms_group_lease(group, leased, leased);
+        (void)!write(ends[1], "+", 1);
+        for (;;) {
+            while (!ms_group_wait(group, &question, 1000000000)) {
+            }
+            if (held != NULL) {
+                (void)close(held->let[1]);
+                (void)!write(held->heard[1], "?", 1);
+                (void)!read(held->let[0], &ready, 1);
+            }
+            const bool moves = (question.wants & MS_GROUP_SPILL) != 0;
+            ms_group_give(group, moves ? spilled : 0);
+            ms_group_answer(group, &question, 0, coldest_ns, moves ? spilled : 0);
+            spilled = moves ? 0 : spilled;
+        }
+    }
+    cr_assert_eq(read(ends[0], &ready, 1), 1);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return pid;
+}
+
+static pid_t start_asker(uint64_t bytes, int to_close)
+{
+    const pid_t pid = start_child();
+    if (pid == 0) {
+        (void)close(to_close);
+        (void)ms_group_ask_all(join(), bytes, LONG_NS);
+        for (;;) {
+            (void)pause();
+        }
+    }
+    return pid;
+}
+
+/* When it answered last it could move nothing, and by now it can. */
+Test(group, all_are_asked_before_a_refusal)
+{
+    const pid_t one = start_spiller(400, 0, UINT64_MAX, NULL);
+    const pid_t two = start_spiller(500, 300, UINT64_MAX, NULL);
+    ms_group_t *group = join();
+    cr_assert_not(ms_group_ask_all(group, 300, LONG_NS));
+    cr_assert_not(ms_group_ask_spill(group, UINT64_MAX - 1, 300, LONG_NS));
+    cr_assert(ms_group_ask_spill(group, UINT64_MAX, 300, LONG_NS));
+    cr_assert_eq(ms_group_free_bytes(group), 400);
+    end_member(one);
+    end_member(two);
+}
+
+Test(group, the_coldest_gives_first)
+{
+    const pid_t warm = start_spiller(300, 300, 7, NULL);
+    const pid_t cold = start_spiller(600, 200, 5, NULL);
+    ms_group_t *group = join();
+    cr_assert_not(ms_group_ask_all(group, 300, LONG_NS)); /* now they have said how cold they are */
+    cr_assert_not(ms_group_ask_spill(group, 5, 400, LONG_NS));
+    cr_assert(ms_group_ask_spill(group, 6, 400, LONG_NS));
+    cr_assert_eq(ms_group_free_bytes(group), 300);
+    cr_assert_not(ms_group_ask_spill(group, 6, 400, LONG_NS));
+    cr_assert(ms_group_ask_spill(group, 8, 400, LONG_NS));
+    cr_assert_eq(ms_group_free_bytes(group), 600);
+    end_member(warm);
+    end_member(cold);
+}
+
+/* It does not answer in time, but it is not stopped: it works on what another member asked. */
+Test(group, who_works_on_a_question_is_asked_again)
+{
+    struct held held;
+    char asked = 0;
+    cr_assert_eq(pipe(held.heard) | pipe(held.let), 0);
+    const pid_t busy = start_spiller(900, 800, 5, &held);
+    const pid_t first = start_asker(800, held.let[1]);
+    cr_assert_eq(read(held.heard[0], &asked, 1), 1);
+    ms_group_t *group = join();
+    cr_assert_not(ms_group_ask_all(group, 800, 50000000));
+    (void)close(held.let[1]);
+    cr_assert(ms_group_ask_spill(group, UINT64_MAX, 800, LONG_NS));
+    cr_assert_eq(ms_group_free_bytes(group), 900);
+    end_member(first);
+    end_member(busy);
+}
+
+Test(group, what_others_took_is_counted)
+{
+    ms_group_t *group = join();
+    const uint64_t before = ms_group_taken_by_others(group);
+    const pid_t other = start_member(600);
+    cr_assert_eq(ms_group_lease(group, 100, 100), 100);
+    cr_assert_eq(ms_group_taken_by_others(group) - before, 600);
     end_member(other);
 }
 
