@@ -156,17 +156,23 @@ static int allocate(int fd, uint64_t offset)
     return write_zeros(fd, offset);
 }
 
-int ms_trace_file_grow(struct ms_trace_file *file, uint64_t *offset)
+/* Beyond this limit the kernel would send SIGXFSZ, which ends the application. */
+static bool is_beyond_limit(uint64_t end)
 {
     struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           end > limit.rlim_cur;
+}
+
+int ms_trace_file_grow(struct ms_trace_file *file, uint64_t *offset)
+{
     int error = check_fd(file);
 
     if (error) {
         return error;
     }
-    /* Beyond this limit the kernel would send SIGXFSZ, which ends the application. */
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        file->bytes + MS_EXTENT_BYTES > limit.rlim_cur) {
+    if (is_beyond_limit(file->bytes + MS_EXTENT_BYTES)) {
         return EFBIG;
     }
     error = allocate(file->fd, file->bytes);
@@ -291,6 +297,22 @@ static int write_all(int fd, uint64_t offset, const char *from, size_t bytes)
     return 0;
 }
 
+void ms_trace_file_write(struct ms_trace_file *file, uint64_t offset, const void *from,
+                         size_t bytes)
+{
+    const int saved = errno, cancellation = ms_cancel_hold();
+    int error = check_fd(file);
+
+    if (!error && is_beyond_limit(offset + bytes)) {
+        error = EFBIG;
+    }
+    if (error || write_all(file->fd, offset, from, bytes) != 0) {
+        (void)fail(file, error ? error : errno);
+    }
+    ms_cancel_let(cancellation);
+    errno = saved;
+}
+
 void ms_trace_file_put(struct ms_trace_file *file, const void *at, size_t bytes)
 {
     const uintptr_t within = (uintptr_t)at - (uintptr_t)file->windows;
@@ -299,15 +321,8 @@ void ms_trace_file_put(struct ms_trace_file *file, const void *at, size_t bytes)
         return;
     }
 
-    const uint64_t offset = file->offsets[within / MS_EXTENT_BYTES] + within % MS_EXTENT_BYTES;
-    const int saved = errno, cancellation = ms_cancel_hold();
-    const int error = check_fd(file);
-
-    if (error || write_all(file->fd, offset, at, bytes) != 0) {
-        (void)fail(file, error ? error : errno);
-    }
-    ms_cancel_let(cancellation);
-    errno = saved;
+    ms_trace_file_write(file, file->offsets[within / MS_EXTENT_BYTES] + within % MS_EXTENT_BYTES,
+                        at, bytes);
 }
 
 void ms_trace_file_leave_mappings(struct ms_trace_file *file)

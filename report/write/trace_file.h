@@ -55,6 +55,11 @@ void ms_trace_file_unmap(struct ms_trace_file *file, void *window);
  * windows is ignored. */
 void ms_trace_file_put(struct ms_trace_file *file, const void *at, size_t bytes);
 
+/* Writes to the file, also if windows are mappings. By system calls alone: needs no lock, and may
+ * be called by a signal's handler. */
+void ms_trace_file_write(struct ms_trace_file *file, uint64_t offset, const void *from,
+                         size_t bytes);
+
 /* Turns all windows into memory of the process's own. Nobody else may use the file or store to a
  * window meanwhile. */
 void ms_trace_file_leave_mappings(struct ms_trace_file *file);

@@ -6,12 +6,14 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "report/model/model.h"
 #include "report/model/reading/read_model.h"
+#include "report/write/writer_state.h"
 #include "synthetic.h"
 
 static struct ms_model *read_model(const char *dir)
@@ -53,6 +55,18 @@ Test(writer, a_run_comes_back)
     cr_assert_eq(model->end, MS_PROCESS_ENDED);
     cr_assert_eq(model->header.exit_status, 3);
     ms_model_delete(model);
+}
+
+/* The kernel ends a process that writes beyond it. */
+Test(writer, limit_on_file_sizes_without_mappings)
+{
+    const struct rlimit limit = {4096, 4096};
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+
+    ms_trace_file_leave_mappings(&trace->file);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ms_trace_note(trace, "too late");
+    cr_assert_eq(ms_trace_close(trace, true, 0), EFBIG);
 }
 
 Test(writer, read_while_it_runs)
