@@ -45,6 +45,8 @@ const char *ms_end_name(enum ms_process_end end)
         return "running";
     case MS_PROCESS_ENDED:
         return "ended";
+    case MS_PROCESS_EXITED:
+        return "exited";
     default:
         return "killed";
     }

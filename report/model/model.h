@@ -61,8 +61,9 @@ struct ms_model_window {
 
 enum ms_process_end {
     MS_PROCESS_RUNNING,
-    MS_PROCESS_ENDED, /* in order */
-    MS_PROCESS_KILLED /* it left an open trace */
+    MS_PROCESS_ENDED,  /* in order */
+    MS_PROCESS_EXITED, /* it left an open trace, and its exit status */
+    MS_PROCESS_KILLED  /* it left an open trace */
 };
 
 struct ms_model {
@@ -139,6 +140,13 @@ bool ms_model_hides_tensors(const struct ms_model *model);
 
 /* Whether PyTorch ran out of memory, with its tensors hidden. */
 bool ms_tensors_unseen(const struct ms_model *model, const struct ms_oom_state *state);
+
+/* Whether the header has the process's exit status. */
+static inline bool ms_model_exit_known(const struct ms_model *model)
+{
+    return (model->end == MS_PROCESS_ENDED || model->end == MS_PROCESS_EXITED) &&
+           model->header.exit_known;
+}
 
 /* How the process ended, in a word. */
 const char *ms_end_name(enum ms_process_end end);

@@ -223,7 +223,8 @@ static bool is_held(const struct ms_reader *reader)
     } else if (errno == EWOULDBLOCK) {
         return true;
     }
-    return reader->header.state == MS_TRACE_OPEN && ms_is_mapped_by(reader->header.pid, reader->fd);
+    return reader->header.state != MS_TRACE_CLOSED &&
+           ms_is_mapped_by(reader->header.pid, reader->fd);
 }
 
 /* -1, and a sentence in `why`, where it is no file that can be read. */

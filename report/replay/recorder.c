@@ -334,7 +334,7 @@ void ms_recorder_event(struct ms_recorder *recorder, const struct ms_event *even
 
 static bool ended_well(const struct ms_file_header *header)
 {
-    return header->state == MS_TRACE_CLOSED && header->exit_known && header->exit_status == 0;
+    return header->state != MS_TRACE_OPEN && header->exit_known && header->exit_status == 0;
 }
 
 struct ms_recorder *ms_recorder_new(struct ms_recording *recording)

@@ -84,9 +84,11 @@ _Static_assert(MS_EVENT_KIND_COUNT == MS_FORMAT_LAST_KIND + 1,
                "a kind was added: name it as the last one here, and raise MS_FORMAT_MINOR, so that "
                "older readers refuse the trace");
 
+/* Readers that do not know LEFT take the process for a killed one. */
 enum ms_trace_state {
-    MS_TRACE_OPEN,  /* being written, or its process was killed */
-    MS_TRACE_CLOSED /* closed in order */
+    MS_TRACE_OPEN,   /* being written, or its process was killed */
+    MS_TRACE_CLOSED, /* closed in order */
+    MS_TRACE_LEFT    /* as the open one of a killed process, but its exit status is known */
 };
 
 /* Strings are terminated by a zero byte within their field. */
@@ -116,7 +118,7 @@ struct ms_file_header {
     uint32_t exit_known;
     int32_t exit_status;
     uint32_t unused_too;
-    uint64_t end_time_ns;             /* valid if state is CLOSED */
+    uint64_t end_time_ns;             /* valid unless state is OPEN */
     _Atomic uint64_t events;          /* all recorded events, kept or not, packed or not */
     _Atomic uint64_t lost_events;     /* no room in the file: only the sums have them */
     _Atomic uint64_t recycled_events; /* their windows made room for newer ones */

@@ -6,7 +6,7 @@
  * in windows of that file, so an event is in the page cache, and outlives the process, once
  * ms_trace_emit returns. Part of the shim: uses libc only, not the application's heap (mmap), holds
  * no lock when it returns, and never waits for a device; errno stays as it was. Thread-safe; not
- * for signal handlers. */
+ * for signal handlers, but for ms_trace_leave. */
 #ifndef MEMSHIM_REPORT_WRITE_WRITER_H
 #define MEMSHIM_REPORT_WRITE_WRITER_H
 
@@ -81,6 +81,11 @@ bool ms_trace_define(ms_trace_t *trace, uint32_t kind, const void *payload, size
  * the process ended. 0, or an errno if the file could not be written to the end; ESTALE: somebody
  * has cut it. */
 int ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status);
+
+/* The process ends now, and the trace stays as it is: as that of a killed process, but with the
+ * exit status. Takes no lock and touches no mapping, so signal handlers may call it, also while
+ * this or another thread is inside the writer. Nothing after ms_trace_close. */
+void ms_trace_leave(ms_trace_t *trace, int exit_status);
 
 /* In a forked child: drops the mapping and the handle, without touching the parent's trace. */
 void ms_trace_abandon(ms_trace_t *trace);

@@ -346,6 +346,25 @@ int ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
     return error;
 }
 
+/* The header is written through the file: another thread may be closing the trace, and unmap it. */
+void ms_trace_leave(ms_trace_t *trace, int exit_status)
+{
+    const struct {
+        uint32_t state, exit_known;
+        int32_t exit_status;
+        uint32_t unused_too;
+        uint64_t end_time_ns;
+    } end = {MS_TRACE_LEFT, true, exit_status, 0, ms_clock_ns() - trace->start_monotonic_ns};
+
+    _Static_assert(sizeof(end) == offsetof(struct ms_file_header, events) -
+                                      offsetof(struct ms_file_header, state),
+                   "it lies in the file as the header's fields");
+    if (!trace->closed) {
+        ms_trace_file_write(&trace->file, offsetof(struct ms_file_header, state), &end,
+                            sizeof(end));
+    }
+}
+
 /* The child has no other thread. */
 void ms_trace_abandon(ms_trace_t *trace) MS_NO_THREAD_SAFETY
 {

@@ -172,8 +172,9 @@ static bool has_text(const char *dir)
            access(path, F_OK) == 0;
 }
 
-/* Makes the reports of killed processes, which nobody else makes, and those of processes that wait
- * for their turn. Traces that cannot be read are left to `memshim report`, which says why. */
+/* Makes the reports of processes that left their traces open, which nobody else makes, and those of
+ * processes that wait for their turn. Traces that cannot be read are left to `memshim report`,
+ * which says why. */
 static void do_left_over(const char *run_dir)
 {
     struct ms_buffer traces = {0};

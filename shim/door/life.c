@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The start and the end of the process. A program that never uses CUDA must not pay for this. So
- * the constructor compares one address (second_copy.h), puts variables into the environment, notes
- * the state of the process, and registers the handlers of exits and forks. */
+ * the constructor looks up two functions, compares one address (second_copy.h), puts variables into
+ * the environment, notes the process's state, and registers the handlers of exits and forks. */
 #include "shim/door/life.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,10 +16,12 @@
 
 #include "allocator/base/cancel.h"
 #include "shim/door/second_copy.h"
+#include "shim/driver/next_dlsym.h"
 #include "shim/driver/resolve.h"
 #include "shim/frameworks/arenas.h"
 #include "shim/frameworks/torch.h"
 #include "shim/frameworks/torch_settings.h"
+#include "shim/process/command.h"
 #include "shim/process/fork.h"
 #include "shim/process/guard.h"
 #include "shim/process/log.h"
@@ -62,8 +65,8 @@ static void at_exit(int status, void *unused)
         ms_log(MS_LOG_WARN, "%s is preloaded as well, after this memshim, and did nothing", copy);
     }
     if (ms_guard.inside) {
-        ms_session_left(); /* called by a signal handler: this thread will never release what it
-                              holds */
+        ms_session_left(status); /* called by a signal handler: this thread will never release what
+                                    it holds */
         return;
     }
     const int cancellation = ms_cancel_hold();
@@ -72,6 +75,46 @@ static void at_exit(int status, void *unused)
     ms_exports_end();
     ms_session_end(status);
     ms_cancel_let(cancellation);
+}
+
+/* --- _exit -------------------------------------------------------------------------------------
+ *
+ * It ends the process without any of the above. The trace gets the status, nothing else: signal
+ * handlers call this, and children of vfork, whose memory is their parent's. So it stores nothing
+ * in memory, and the next function is known from the start. The C library's own exit() does not
+ * come here. */
+
+typedef void (*exit_t)(int status);
+
+static struct {
+    exit_t posix, standard; /* null: before memshim's constructor */
+} next_exits;
+
+static void find_next_exits(void)
+{
+    next_exits.posix = (exit_t)ms_real_dlsym(RTLD_NEXT, "_exit");
+    next_exits.standard = (exit_t)ms_real_dlsym(RTLD_NEXT, "_Exit");
+}
+
+static _Noreturn void leave(exit_t next, int status)
+{
+    if (ms_process_is_own()) {
+        ms_session_leave(status);
+    }
+    if (next != NULL) {
+        next(status);
+    }
+    ms_command_leave(status);
+}
+
+__attribute__((visibility("default"))) void _exit(int status)
+{
+    leave(next_exits.posix, status);
+}
+
+__attribute__((visibility("default"))) void _Exit(int status)
+{
+    leave(next_exits.standard, status);
 }
 
 /* --- Load --------------------------------------------------------------------------------------
@@ -124,6 +167,7 @@ static bool is_left_alone(void)
 
 static void begin(void)
 {
+    find_next_exits();
     if (is_left_alone()) {
         ms_process_make_inert();
         return;

@@ -270,10 +270,19 @@ void ms_session_end(int status)
                               sizeof(ending.why)));
 }
 
-void ms_session_left(void)
+void ms_session_leave(int status)
 {
     ms_trace_t *open = ms_session_trace();
     if (open != NULL) {
+        ms_trace_leave(open, status);
+    }
+}
+
+void ms_session_left(int status)
+{
+    ms_trace_t *open = ms_session_trace();
+    if (open != NULL) {
+        ms_trace_leave(open, status);
         say_no_report(ms_trace_dir(open), "the program ended inside a call, in a signal's handler");
     }
 }

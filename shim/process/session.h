@@ -32,9 +32,13 @@ void ms_session_version(const char *what, const char *version);
 /* The process ends: closes the trace, has the report made, and logs where it is. */
 void ms_session_end(int status);
 
-/* The process ends inside a call, whose locks are never released. Logs what the user can do with
- * the trace, which looks like that of a killed process. */
-void ms_session_left(void);
+/* The process ends at once: notes its status in the trace, which stays open. Takes no lock, and may
+ * be called by a signal's handler. */
+void ms_session_leave(int status);
+
+/* The process ends inside a call, whose locks are never released. Leaves the trace, and logs what
+ * the user can do with it. */
+void ms_session_left(int status);
 
 /* In a forked child: drops the parent's trace. */
 void ms_session_fork_child(void);

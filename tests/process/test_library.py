@@ -14,6 +14,7 @@ from machine import BUILD, INSTALLED, ROOT, ProcessTest, process_folders, progra
 LIBC = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 NEWEST_GLIBC = (2, 28)
 RESOLVERS = {"dlclose", "dlsym", "dlvsym", "getenv"}
+ENDS = {"_exit", "_Exit"}
 # Of the processor's floating-point units, without moves; and those whose results are exact here.
 ARITHMETIC = re.compile(
     r"\s+[0-9a-f]+:\s+(v?cvt\w+|v?(?:mul|div|add|sub|sqrt|max|min|round|u?comi|cmp\w*)[sp][sd]"
@@ -60,7 +61,9 @@ class Library(unittest.TestCase):
         self.assertGreaterEqual(len(interface), 3)
         lines = tool("nm", "-D", "--defined-only", INSTALLED).splitlines()
         exported = {line.split()[-1] for line in lines}
-        self.assertEqual(exported, {*table, *interface, *RESOLVERS, *NVTX, *TENSORFLOW, *TORCH})
+        self.assertEqual(
+            exported, {*table, *interface, *RESOLVERS, *ENDS, *NVTX, *TENSORFLOW, *TORCH}
+        )
         self.assertEqual({line.split()[-2] for line in lines}, {"T"})
 
     def test_asks_for_no_symbol_newer_than_glibc_2_28(self) -> None:

@@ -10,7 +10,7 @@ import sys
 import unittest
 from typing import Any
 
-from machine import ProcessTest, process_folders, program, remove_output, report_of, run
+from machine import CLI, ProcessTest, process_folders, program, remove_output, report_of, run
 
 
 class Life(ProcessTest):
@@ -73,12 +73,38 @@ class Life(ProcessTest):
     def test_abort(self) -> None:
         self.scenario("abort", 1, -signal.SIGABRT)
 
+    def ends(self) -> list[tuple[str, int | None]]:
+        """How each process ended, once memshim report has read what they left."""
+        folders = process_folders(self.output)
+        run([CLI, "report", *folders]).check()
+        processes = [report_of(folder)["process"] for folder in folders]
+        return [(process["state"], process["exit"]) for process in processes]
+
     def test_quick_exit(self) -> None:
-        self.scenario("quick", 1, 4)
+        for name in ("quick", "quick-standard", "quick-daemon"):
+            with self.subTest(name):
+                remove_output(self.output)
+                self.scenario(name, 1, 4)
+                self.assertEqual(self.ends(), [("exited", 4)])
+                text = (process_folders(self.output)[0] / "report.txt").read_text()
+                self.assertIn("  exit 4, its trace left open\n", text)
+
+    def test_quick_exit_where_files_may_not_be_written(self) -> None:
+        """The status is what counts: no signal ends the process instead."""
+        self.scenario("quick-limited", 1, 4)
+
+    def test_quick_exits_of_children_are_not_the_parents(self) -> None:
+        self.scenario("children-leave", 1, -signal.SIGKILL)
+        self.assertEqual(self.ends(), [("killed", None)])
+
+    def test_quick_exit_in_a_handler(self) -> None:
+        self.scenario("quick-in-handler", 10)
+        self.assertEqual(self.ends(), [("exited", 7)] * 10)
 
     def test_exit_in_a_handler(self) -> None:
         """What the interrupted call holds is never let go: the process must end all the same."""
         self.scenario("exit-in-handler", 10)
+        self.assertLessEqual(set(self.ends()), {("ended", 0), ("exited", 0)})
 
     def test_fork_in_a_handler(self) -> None:
         self.scenario("fork-in-handler", 1)

@@ -20,7 +20,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import CLI, MIB, TIMEOUT_S, Result, process_folders, run
+from machine import CLI, MIB, TIMEOUT_S, Result, process_folders, program, run
 from standing_job import JOB, LIMIT, Job, StandingTest
 
 FORMAT_VERSION_OFFSET = 12  # of version_major in the header: behind the magic and the byte order
@@ -258,6 +258,15 @@ class Processes(TopTest):
             self.assertIn("ended, 3", self.top(folders[ends.known["pid"]]).check().stdout)
             self.assertIn("killed", self.top(folders[dies.known["pid"]]).check().stdout)
             self.assertIn("there is no process", self.refused(str(dies.known["pid"])))
+
+    def test_exited(self) -> None:
+        self.run_under_shim(program("life_job"), "quick").check(4)
+        (process,) = self.seen()
+        self.assertEqual(
+            [process[name] for name in ("state", "exit_status", "running", "killed")],
+            ["exited", 4, 0, 0],
+        )
+        self.assertIn("exited, 4", self.top().check().stdout)
 
     def test_the_lock_is_gone(self) -> None:
         with self.job() as job:

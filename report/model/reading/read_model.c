@@ -57,6 +57,12 @@ static void set_end(struct ms_model *model, bool running)
         if (now_ns > header->start_unix_ns && now_ns - header->start_unix_ns > model->duration_ns) {
             model->duration_ns = now_ns - header->start_unix_ns;
         }
+    } else if (header->state == MS_TRACE_LEFT) {
+        /* Other threads may have recorded events since. */
+        model->end = MS_PROCESS_EXITED;
+        if (header->end_time_ns > model->duration_ns) {
+            model->duration_ns = header->end_time_ns;
+        }
     } else {
         model->end = MS_PROCESS_KILLED;
     }

@@ -146,8 +146,7 @@ void ms_refusals_finish(const struct ms_refusals *refusals, struct ms_model *mod
 {
     const struct ms_model_oom *all = (const struct ms_model_oom *)refusals->pending.at;
     const size_t count = refusals->pending.bytes / sizeof(*all);
-    const bool ended_well = model->end == MS_PROCESS_ENDED && model->header.exit_known &&
-                            model->header.exit_status == 0;
+    const bool ended_well = ms_model_exit_known(model) && model->header.exit_status == 0;
 
     for (size_t i = 0; i < count; i++) {
         const struct ms_aggregate *sums = &model->devices[all[i].device].sums;

@@ -72,7 +72,7 @@ static void add_process(struct ms_json *json, const struct ms_model *model)
     ms_json_text(json, "start_time", ms_date_text(header->start_unix_ns, date, sizeof(date)));
     ms_json_integer(json, "clock_ahead_ns", header->clock_ahead_ns);
     ms_json_text(json, "state", ms_end_name(model->end));
-    if (model->end == MS_PROCESS_ENDED && header->exit_known) {
+    if (ms_model_exit_known(model)) {
         ms_json_integer(json, "exit", header->exit_status);
     } else {
         ms_json_null(json, "exit");

@@ -81,7 +81,7 @@ static void fill(struct ms_rank *rank, const struct ms_model *model)
     rank->pid = header->pid;
     rank->world_size = header->world_size;
     rank->end = model->end;
-    rank->exit_known = header->exit_known != 0;
+    rank->exit_known = ms_model_exit_known(model);
     rank->exit_status = header->exit_status;
     rank->start_unix_ns = ms_model_start_unix_ns(model);
     rank->clock_ahead_ns = header->clock_ahead_ns;
@@ -140,7 +140,7 @@ void ms_merged_add(struct ms_merged *merged, const struct ms_model *model)
 static uint64_t death_unix_ns(const struct ms_rank *rank)
 {
     const bool well = rank->end == MS_PROCESS_RUNNING ||
-                      (rank->end == MS_PROCESS_ENDED && !(rank->exit_known && rank->exit_status));
+                      (rank->end != MS_PROCESS_KILLED && !(rank->exit_known && rank->exit_status));
 
     return well ? UINT64_MAX : rank->start_unix_ns + rank->duration_ns;
 }

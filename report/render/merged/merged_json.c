@@ -18,7 +18,7 @@ static void add_rank(struct ms_json *json, const struct ms_rank *rank)
     ms_json_integer(json, "pid", rank->pid);
     ms_json_text(json, "host", rank->host);
     ms_json_text(json, "state", ms_end_name(rank->end));
-    if (rank->end == MS_PROCESS_ENDED && rank->exit_known) {
+    if (rank->exit_known) {
         ms_json_integer(json, "exit", rank->exit_status);
     } else {
         ms_json_null(json, "exit");

@@ -19,7 +19,7 @@ static void add_name(const struct ms_rank *rank, struct ms_buffer *out)
 
 static void add_status(const struct ms_rank *rank, struct ms_buffer *out)
 {
-    if (rank->end == MS_PROCESS_ENDED && rank->exit_known) {
+    if (rank->exit_known) {
         ms_buffer_format(out, "exit %d", (int)rank->exit_status);
     } else {
         ms_buffer_add(out, ms_end_name(rank->end));

@@ -34,8 +34,9 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
     ms_buffer_format(out, "  pid %d   %.10s %.5s UTC   %s %s   ", (int)header->pid, date, date + 11,
                      model->end == MS_PROCESS_RUNNING ? "runs for" : "ran",
                      MS_DURATION(model->duration_ns));
-    if (model->end == MS_PROCESS_ENDED && header->exit_known) {
-        ms_buffer_format(out, "exit %d\n", (int)header->exit_status);
+    if (ms_model_exit_known(model)) {
+        ms_buffer_format(out, "exit %d%s\n", (int)header->exit_status,
+                         model->end == MS_PROCESS_EXITED ? ", its trace left open" : "");
     } else if (model->end == MS_PROCESS_ENDED) {
         ms_buffer_add(out, "exit status unknown\n");
     } else {
@@ -230,7 +231,7 @@ static void add_exactness(const struct ms_model *model, struct ms_buffer *out)
                            "could be read of it");
     } else if (model->one_event_torn) {
         ms_buffer_add(out, "sums and peaks of the whole run, except for one event that was being "
-                           "recorded when the process was killed");
+                           "recorded when the process ended");
     } else {
         ms_buffer_format(out, "sums, peaks%s and out-of-memories of the whole run",
                          model->beginning_lost ? "" : ", call sites, kinds, steps");

@@ -69,8 +69,7 @@ static bool wants_file(const struct ms_model *model, enum ms_form form, bool no_
     if (!name || model->end == MS_PROCESS_RUNNING) {
         return false;
     }
-    return model->end == MS_PROCESS_KILLED ||
-           (no_source && ms_form_has(form, MS_FORM_HAS_SOURCE)) ||
+    return model->end != MS_PROCESS_ENDED || (no_source && ms_form_has(form, MS_FORM_HAS_SOURCE)) ||
            !(stat(model->path, &trace) == 0 && is_current(model->dir, &trace, name));
 }
 

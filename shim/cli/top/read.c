@@ -14,7 +14,7 @@
 
 const char *ms_top_state_name(enum ms_top_state state)
 {
-    static const char *const names[] = {"running", "ended", "killed", "unknown"};
+    static const char *const names[] = {"running", "ended", "exited", "killed", "unknown"};
     return names[state];
 }
 
@@ -137,6 +137,12 @@ static void set_state(const struct ms_reader *reader, struct ms_top_process *out
         out->state = MS_TOP_RUNNING;
         if (now > header->start_unix_ns && now - header->start_unix_ns > out->duration_ns) {
             out->duration_ns = now - header->start_unix_ns;
+        }
+    } else if (header->state == MS_TRACE_LEFT) {
+        out->state = MS_TOP_EXITED;
+        out->exit_known = true;
+        if (header->end_time_ns > out->duration_ns) {
+            out->duration_ns = header->end_time_ns;
         }
     } else {
         out->state = is_here(header->host) ? MS_TOP_KILLED : MS_TOP_UNKNOWN;

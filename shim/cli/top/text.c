@@ -28,8 +28,9 @@ static void state_text(const struct ms_top_process *process, const struct memshi
 {
     if (process->state == MS_TOP_RUNNING && stats != NULL) {
         (void)snprintf(text, text_bytes, "%s", ms_threshold_name(stats->status));
-    } else if (process->state == MS_TOP_ENDED && process->exit_known) {
-        (void)snprintf(text, text_bytes, "ended, %" PRId32, process->header.exit_status);
+    } else if (process->exit_known) {
+        (void)snprintf(text, text_bytes, "%s, %" PRId32, ms_top_state_name(process->state),
+                       process->header.exit_status);
     } else {
         (void)snprintf(text, text_bytes, "%s", ms_top_state_name(process->state));
     }

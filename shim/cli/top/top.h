@@ -34,6 +34,7 @@ struct ms_top_device {
 enum ms_top_state {
     MS_TOP_RUNNING,
     MS_TOP_ENDED,
+    MS_TOP_EXITED, /* without closing its trace */
     MS_TOP_KILLED,
     MS_TOP_UNKNOWN /* it is on another host: it may run or have been killed */
 };
@@ -116,7 +117,7 @@ enum ms_top_metrics { MS_TOP_NO_METRICS, MS_TOP_PROMETHEUS, MS_TOP_OPENMETRICS }
 void ms_top_print_metrics(const struct ms_top_frame *frame, enum ms_top_metrics form,
                           struct ms_buffer *out);
 
-/* "running", "ended", "killed", "unknown". */
+/* "running", "ended", "exited", "killed", "unknown". */
 const char *ms_top_state_name(enum ms_top_state state);
 
 static inline size_t ms_top_device_count(const struct ms_top_process *process)

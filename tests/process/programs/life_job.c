@@ -56,6 +56,24 @@ static void fork_after(void)
     use_device();
 }
 
+/* Their ends are not its own. */
+static void children_leave(void)
+{
+    use_device();
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(5);
+    }
+    EXPECT(wait_status(child) == 5);
+    /* NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): programs use it */
+    child = vfork();
+    if (child == 0) {
+        _exit(6);
+    }
+    EXPECT(wait_status(child) == 6);
+    MUST(raise(SIGKILL));
+}
+
 static void fork_before(void)
 {
     pid_t child = fork();
@@ -187,6 +205,12 @@ static void leave_in_handler(int signal)
     exit(0);
 }
 
+static void leave_at_once_in_handler(int signal)
+{
+    (void)signal;
+    _exit(7);
+}
+
 static void fork_in_handler(int signal)
 {
     (void)signal;
@@ -227,14 +251,14 @@ static void *churn_until_cancelled(void *unused)
 }
 
 /* At many moments, the earliest while most is new. */
-static void leave_at_any_time(void)
+static void leave_at_any_time(void (*handler)(int), int status)
 {
     for (int i = 0; i < 10; i++) {
         pid_t child = fork();
         if (child == 0) {
-            interrupt_calls(leave_in_handler, 1000 + 137 * i, 1);
+            interrupt_calls(handler, 1000 + 137 * i, 1);
         }
-        EXPECT(wait_status(child) == 0);
+        EXPECT(wait_status(child) == status);
     }
 }
 
@@ -353,7 +377,9 @@ int main(int argc, char **argv)
         MUST(clearenv());
         use_device();
     } else if (strcmp(scenario, "exit-in-handler") == 0) {
-        leave_at_any_time();
+        leave_at_any_time(leave_in_handler, 0);
+    } else if (strcmp(scenario, "quick-in-handler") == 0) {
+        leave_at_any_time(leave_at_once_in_handler, 7);
     } else if (strcmp(scenario, "fork-in-handler") == 0) {
         interrupt_calls(fork_in_handler, 2000, 100);
     } else if (strcmp(scenario, "cancel") == 0) {
@@ -363,8 +389,24 @@ int main(int argc, char **argv)
     } else if (strcmp(scenario, "abort") == 0) {
         use_device();
         abort();
+    } else if (strcmp(scenario, "children-leave") == 0) {
+        children_leave();
     } else if (strcmp(scenario, "quick") == 0) {
         use_device();
+        _exit(4);
+    } else if (strcmp(scenario, "quick-standard") == 0) {
+        use_device();
+        _Exit(4);
+    } else if (strcmp(scenario, "quick-daemon") == 0) {
+        use_device();
+        for (int i = 3; i < 4096; i++) {
+            (void)close(i);
+        }
+        _exit(4);
+    } else if (strcmp(scenario, "quick-limited") == 0) {
+        const struct rlimit limit = {4096, 4096};
+        use_device();
+        MUST(setrlimit(RLIMIT_FSIZE, &limit));
         _exit(4);
     } else {
         (void)fprintf(stderr, "no scenario %s\n", scenario);

@@ -57,6 +57,46 @@ Test(writer, a_run_comes_back)
     ms_model_delete(model);
 }
 
+/* Also while another thread, or the one that is interrupted, is inside the writer. */
+Test(writer, left_open)
+{
+    struct synthetic run;
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+
+    synthetic_begin(&run, trace, 1);
+    synthetic_churn(&run, 1000);
+    ms_trace_acquire(trace);
+    ms_trace_leave(trace, 3);
+    ms_trace_release(trace);
+
+    struct ms_model *model = read_model(ms_trace_dir(trace));
+
+    cr_assert_eq(model->end, MS_PROCESS_RUNNING, "its file is still locked");
+    ms_model_delete(model);
+    ms_trace_file_close(&trace->file);
+    model = read_model(ms_trace_dir(trace));
+    cr_assert_eq(model->end, MS_PROCESS_EXITED);
+    cr_assert_eq(model->header.exit_status, 3);
+    cr_assert_eq(model->read_events, run.events);
+    cr_assert_geq(model->duration_ns, model->devices[0].sums.last_time_ns);
+    cr_assert_eq(model->duration_ns, model->header.end_time_ns);
+    ms_model_delete(model);
+}
+
+Test(writer, closed_before_it_is_left)
+{
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+
+    ms_trace_close(trace, true, 0);
+    ms_trace_leave(trace, 3);
+
+    struct ms_model *model = read_model(ms_trace_dir(trace));
+
+    cr_assert_eq(model->end, MS_PROCESS_ENDED);
+    cr_assert_eq(model->header.exit_status, 0);
+    ms_model_delete(model);
+}
+
 /* The kernel ends a process that writes beyond it. */
 Test(writer, limit_on_file_sizes_without_mappings)
 {
