@@ -475,17 +475,19 @@ Test(group, all_are_asked_before_a_refusal)
 Test(group, the_coldest_gives_first)
 {
     const pid_t warm = start_spiller(300, 300, 7, NULL);
-    const pid_t cold = start_spiller(600, 200, 5, NULL);
+    const pid_t cold = start_spiller(300, 200, 5, NULL);
+    const pid_t warmer = start_spiller(300, 250, 8, NULL);
     ms_group_t *group = join();
-    cr_assert_not(ms_group_ask_all(group, 300, LONG_NS)); /* now they have said how cold they are */
-    cr_assert_not(ms_group_ask_spill(group, 5, 400, LONG_NS));
-    cr_assert(ms_group_ask_spill(group, 6, 400, LONG_NS));
+    cr_assert_not(ms_group_ask_all(group, 700, LONG_NS)); /* now they have said how cold they are */
+    cr_assert_not(ms_group_ask_spill(group, 5, 700, LONG_NS));
+    cr_assert(ms_group_ask_spill(group, 9, 700, LONG_NS));
     cr_assert_eq(ms_group_free_bytes(group), 300);
-    cr_assert_not(ms_group_ask_spill(group, 6, 400, LONG_NS));
-    cr_assert(ms_group_ask_spill(group, 8, 400, LONG_NS));
+    cr_assert_not(ms_group_ask_spill(group, 6, 700, LONG_NS));
+    cr_assert(ms_group_ask_spill(group, 9, 700, LONG_NS));
     cr_assert_eq(ms_group_free_bytes(group), 600);
     end_member(warm);
     end_member(cold);
+    end_member(warmer);
 }
 
 /* It does not answer in time, but it is not stopped: it works on what another member asked. */
