@@ -369,52 +369,16 @@ Test(group, files_without_a_member_are_swept)
 
 #define LONG_NS UINT64_C(30000000000)
 
-/* Gives what it has when it is asked. */
-static pid_t start_giver(uint64_t bytes)
-{
-    int ends[2];
-    char ready = 0;
-    cr_assert_eq(pipe(ends), 0);
-    const pid_t pid = start_child();
-    if (pid == 0) {
-        ms_group_t *group = join();
-        struct ms_group_question question;
-        (void)ms_group_lease(group, bytes, bytes);
-        (void)!write(ends[1], "+", 1);
-        for (;;) {
-            while (!ms_group_wait(group, &question, 1000000000)) {
-            }
-            if ((question.wants & MS_GROUP_GIVE) != 0 && question.bytes <= bytes) {
-                ms_group_give(group, question.bytes);
-                bytes -= question.bytes;
-            }
-            ms_group_answer(group, &question, 0, 5, question.bytes);
-        }
-    }
-    cr_assert_eq(read(ends[0], &ready, 1), 1);
-    return pid;
-}
-
-Test(group, who_is_asked_gives)
-{
-    const pid_t other = start_giver(900);
-    ms_group_t *group = join();
-    cr_assert(ms_group_ask_all(group, 600, LONG_NS));
-    cr_assert_eq(ms_group_lease(group, 600, 600), 600);
-    cr_assert_not(ms_group_ask_all(group, 600, LONG_NS)); /* it answers, and has no more */
-    end_member(other);
-}
-
-/* The two ends of what a spiller does: it writes to `heard` what it was asked, and answers only
+/* The two ends of what a giver does: it writes to `heard` what it was asked, and answers only
  * when `let` has been closed. */
 struct held {
     int heard[2], let[2];
 };
 
-/* Moves memory to the host on request, so that it gives `spilled` bytes, once. It says that its
- * coldest memory was used at coldest_ns. */
-static pid_t start_spiller(uint64_t leased, uint64_t spilled, uint64_t coldest_ns,
-                           const struct held *held)
+/* When it is asked to give unused memory, or to move live memory to the host, gives so many bytes,
+ * once. It says that its coldest memory was used at coldest_ns. */
+static pid_t start_giver(enum ms_group_want want, uint64_t leased, uint64_t given,
+                         uint64_t coldest_ns, const struct held *held)
 {
     int ends[2];
     char ready = 0;
@@ -433,16 +397,26 @@ static pid_t start_spiller(uint64_t leased, uint64_t spilled, uint64_t coldest_n
                 (void)!write(held->heard[1], "?", 1);
                 (void)!read(held->let[0], &ready, 1);
             }
-            const bool moves = (question.wants & MS_GROUP_SPILL) != 0;
-            ms_group_give(group, moves ? spilled : 0);
-            ms_group_answer(group, &question, 0, coldest_ns, moves ? spilled : 0);
-            spilled = moves ? 0 : spilled;
+            const uint64_t now = (question.wants & want) != 0 ? given : 0;
+            ms_group_give(group, now);
+            ms_group_answer(group, &question, 0, coldest_ns, now);
+            given -= now;
         }
     }
     cr_assert_eq(read(ends[0], &ready, 1), 1);
     (void)close(ends[0]);
     (void)close(ends[1]);
     return pid;
+}
+
+Test(group, who_is_asked_gives)
+{
+    const pid_t other = start_giver(MS_GROUP_GIVE, 900, 600, 5, NULL);
+    ms_group_t *group = join();
+    cr_assert(ms_group_ask_all(group, 600, LONG_NS));
+    cr_assert_eq(ms_group_lease(group, 600, 600), 600);
+    cr_assert_not(ms_group_ask_all(group, 600, LONG_NS)); /* it answers, and has no more */
+    end_member(other);
 }
 
 static pid_t start_asker(uint64_t bytes, int to_close)
@@ -461,8 +435,8 @@ static pid_t start_asker(uint64_t bytes, int to_close)
 /* When it answered last it could move nothing, and by now it can. */
 Test(group, all_are_asked_before_a_refusal)
 {
-    const pid_t one = start_spiller(400, 0, UINT64_MAX, NULL);
-    const pid_t two = start_spiller(500, 300, UINT64_MAX, NULL);
+    const pid_t one = start_giver(MS_GROUP_SPILL, 400, 0, UINT64_MAX, NULL);
+    const pid_t two = start_giver(MS_GROUP_SPILL, 500, 300, UINT64_MAX, NULL);
     ms_group_t *group = join();
     cr_assert_not(ms_group_ask_all(group, 300, LONG_NS));
     cr_assert_not(ms_group_ask_spill(group, UINT64_MAX - 1, 300, LONG_NS));
@@ -474,9 +448,9 @@ Test(group, all_are_asked_before_a_refusal)
 
 Test(group, the_coldest_gives_first)
 {
-    const pid_t warm = start_spiller(300, 300, 7, NULL);
-    const pid_t cold = start_spiller(300, 200, 5, NULL);
-    const pid_t warmer = start_spiller(300, 250, 8, NULL);
+    const pid_t warm = start_giver(MS_GROUP_SPILL, 300, 300, 7, NULL);
+    const pid_t cold = start_giver(MS_GROUP_SPILL, 300, 200, 5, NULL);
+    const pid_t warmer = start_giver(MS_GROUP_SPILL, 300, 250, 8, NULL);
     ms_group_t *group = join();
     cr_assert_not(ms_group_ask_all(group, 700, LONG_NS)); /* now they have said how cold they are */
     cr_assert_not(ms_group_ask_spill(group, 5, 700, LONG_NS));
@@ -496,7 +470,7 @@ Test(group, who_works_on_a_question_is_asked_again)
     struct held held;
     char asked = 0;
     cr_assert_eq(pipe(held.heard) | pipe(held.let), 0);
-    const pid_t busy = start_spiller(900, 800, 5, &held);
+    const pid_t busy = start_giver(MS_GROUP_SPILL, 900, 800, 5, &held);
     const pid_t first = start_asker(800, held.let[1]);
     cr_assert_eq(read(held.heard[0], &asked, 1), 1);
     ms_group_t *group = join();
