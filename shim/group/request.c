@@ -34,6 +34,11 @@ void ms_group_changed(ms_group_t *group)
 
 /* ---- asking ---- */
 
+static bool is_behind(const _Atomic uint32_t *serial, uint32_t question)
+{
+    return (int32_t)(atomic_load(serial) - question) < 0;
+}
+
 /* False for a member that did not answer a question in time: it is stopped, or gone. It is not
  * waited for again until it has answered. */
 static bool is_other(const ms_group_t *group, uint32_t i)
@@ -42,7 +47,7 @@ static bool is_other(const ms_group_t *group, uint32_t i)
     const uint32_t pid = atomic_load(&slot->pid);
     const uint64_t deaf = atomic_load(&group->deaf[i]);
     return slot != group->own && pid != 0 &&
-           (deaf >> 32 != pid || (int32_t)(atomic_load(&slot->answered) - (uint32_t)deaf) >= 0);
+           (deaf >> 32 != pid || !is_behind(&slot->answered, (uint32_t)deaf));
 }
 
 static void note_deaf(ms_group_t *group, uint32_t i, uint32_t serial)
@@ -68,11 +73,6 @@ struct asked {
     uint64_t members; /* bit i: slot i */
     uint32_t serials[MS_GROUP_MEMBERS_MAX];
 };
-
-static bool is_behind(const _Atomic uint32_t *serial, uint32_t question)
-{
-    return (int32_t)(atomic_load(serial) - question) < 0;
-}
 
 /* late: the time is over; notes the members that have not answered. One that works on the question
  * of another member answers later, so what it holds can still be asked for. */

@@ -651,15 +651,22 @@ Test(proxy, the_chunk_of_a_whole_page_is_visited)
     end(&scene);
 }
 
+/* Two pages, under a cap that has room for a larger block only in what is taken of them. */
+static struct scene build_tight(void)
+{
+    struct scene scene = build(44 * MIB, 256 * MIB);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    ms_proxy_request_over(scene.rig->pool);
+    return scene;
+}
+
 Test(proxy, what_was_taken_of_a_page_is_backed_before_its_chunks_are_visited)
 {
     struct visited visited = {0};
     const struct ms_chunk_visitor visitor = {.visit = visit, .ctx = &visited};
     struct ms_proxy_info info;
-    struct scene scene = build(44 * MIB, 256 * MIB);
-    add_page(&scene, 0);
-    add_page(&scene, 20);
-    ms_proxy_request_over(scene.rig->pool);
+    struct scene scene = build_tight();
     struct ms_block_info block = rig_alloc(scene.rig, 30 * MIB, MS_STREAM_DEVICE);
     rig_free(scene.rig, block, MS_STREAM_DEVICE);
     synchronize(&scene);
@@ -678,10 +685,7 @@ Test(proxy, a_page_that_cannot_be_backed_on_the_device_is_not_pinned)
     struct visited visited = {0};
     const struct ms_chunk_visitor visitor = {.visit = visit, .ctx = &visited};
     struct ms_proxy_info info;
-    struct scene scene = build(44 * MIB, 256 * MIB);
-    add_page(&scene, 0);
-    add_page(&scene, 20);
-    ms_proxy_request_over(scene.rig->pool);
+    struct scene scene = build_tight();
     (void)rig_alloc(scene.rig, 30 * MIB, MS_STREAM_DEVICE);
     cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + PAGE, &info), MS_OK);
     cr_assert_eq(ms_proxy_pin_chunks(scene.rig->pool, info.proxy, &visitor), MS_ERR_NOT_SUPPORTED);
