@@ -28,7 +28,7 @@ BENCH_PACKAGES=(libmimalloc-dev)
 # apart.
 CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'
     'nvidia-cuda-profiler-api==13.0.*' 'nvidia-nvtx==13.0.*')
-# greenlet: its stacks are among those that must be survived (tests/process/test_survive.py).
+# greenlet: its stacks are among those that must be survived (tests/process/call_sites/test_survive.py).
 TORCH_WHEELS=('torch==2.15.*' numpy greenlet)
 TORCH_WHEELS_ELSE=('torch>=2.6' numpy greenlet)
 # Whose training loops are among the jobs of tests/verdicts.

@@ -102,7 +102,7 @@ def static_runtime(world: World) -> None:
     if not Path(nvcc).exists():
         raise Skip("no nvcc here")
     target = world.work / "runtime_static_job"
-    source = ROOT / "tests" / "process" / "programs" / "runtime_job.c"
+    source = ROOT / "tests" / "process" / "pool" / "runtime_job.c"
     world.run([nvcc, "-cudart", "static", "-o", target, source], timeout_s=60).check()
     compare(world, target)
 

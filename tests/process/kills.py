@@ -17,7 +17,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import test_kill
+from life import test_kill
 
 
 def try_one(folder: Path, seed: int) -> str:

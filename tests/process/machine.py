@@ -147,7 +147,7 @@ def held_ports(count: int) -> Iterator[list[int]]:
 
 
 def program(name: str) -> Path:
-    """A C program of tests/process/programs, as built."""
+    """A C program of tests/process, as built."""
     return PROGRAMS / name
 
 

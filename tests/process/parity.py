@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the driver's functions answer in every state of context and capture.
 
-`programs/parity.csv` has what the simulated GPU answers without memshim: a row for each function
+`pool/parity.csv` has what the simulated GPU answers without memshim: a row for each function
 and kind of arguments, a column for each state, and in it `RESULT`, or `RESULT/RESULT of the
 capture's end` (a CUresult by number; `died`: the call ended the program). A `?` before it says that
 nothing proves it. What proves the others is a card's answer, in the `parity.csv` that a run on it
-has left below `tests/gpu`, or a sentence of cuda.h, in `programs/parity_proofs.csv`.
-`programs/parity_simulated.csv` has what a card answers and the simulated GPU does not (yet);
-`programs/parity_differences.csv` what memshim answers otherwise than the driver, and why.
+has left below `tests/gpu`, or a sentence of cuda.h, in `pool/parity_proofs.csv`.
+`pool/parity_simulated.csv` has what a card answers and the simulated GPU does not (yet);
+`pool/parity_differences.csv` what memshim answers otherwise than the driver, and why.
 
     python3 tests/process/parity.py     writes parity.csv anew, from the simulated GPU
 """
@@ -22,11 +22,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TABLE = HERE / "programs" / "parity.csv"
+TABLE = HERE / "pool" / "parity.csv"
 CARDS = HERE.parent / "gpu"
-PROOFS = HERE / "programs" / "parity_proofs.csv"
-SIMULATED = HERE / "programs" / "parity_simulated.csv"
-DIFFERENCES = HERE / "programs" / "parity_differences.csv"
+PROOFS = HERE / "pool" / "parity_proofs.csv"
+SIMULATED = HERE / "pool" / "parity_simulated.csv"
+DIFFERENCES = HERE / "pool" / "parity_differences.csv"
 DEATHS_MOST = 50
 
 Case = tuple[str, str, str]  # function, variant, state
@@ -163,7 +163,7 @@ def disproven(found: Answers) -> list[str]:
 
 
 def _main() -> None:
-    from test_parity import run_simulated
+    from pool.test_parity import run_simulated
 
     write_table(ask(run_simulated(shim=False)))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace says of call sites, as programs/trace_sites.c prints it; addresses as functions."""
+"""What a trace says of call sites, as trace_sites.c prints it; addresses as functions."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _bytes(hexadecimal: str) -> bytes:
 
 
 def read_trace(tool: Path, path: Path) -> Trace:
-    """A trace by programs/trace_sites.c. The peak is found in a second reading of its events."""
+    """A trace by call_sites/trace_sites.c. The peak is found in a second reading of its events."""
     lines = subprocess.run([tool, path], check=True, capture_output=True, text=True).stdout
     trace = Trace()
     peak_at = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program under memshim that stands still at known states (programs/top_job.c)."""
+"""A program under memshim that stands still at known states (report/top_job.c)."""
 
 from __future__ import annotations
 

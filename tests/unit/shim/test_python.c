@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is refused, and stacks that are not as they should be. Real interpreters:
- * tests/process/test_python_frames.py. */
+ * tests/process/call_sites/test_python_frames.py. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <linux/filter.h>

@@ -13,7 +13,6 @@ import unittest
 from collections.abc import Iterable
 from pathlib import Path
 
-import test_top
 from documents import BINARY_FORMS, TEXT_FORMS
 from machine import (
     CLI,
@@ -27,6 +26,8 @@ from machine import (
     run,
     run_of_three,
 )
+
+from report import test_top
 
 # What a terminal obeys, or shows elsewhere than where it stands: controls of C0 and C1 (one of
 # which begins an escape sequence as the escape does), marks that turn the direction of text.

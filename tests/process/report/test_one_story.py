@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import CLI, MIB, process_folders, program, run, run_of_three
-from test_page_views import bytes_text
+from report.test_page_views import bytes_text
 
 SMALL: dict[str, Any] = {"SIMGPU_MEMORY": "1GiB", "SIMGPU_CONTEXT": 64 * MIB}
 RUNS: dict[str, tuple[list[str], dict[str, Any]]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from browser import Browser, find_chromium
 from machine import CLI, MAKE_RUN, ProcessTest, run
-from test_page import embedded
+from report.test_page import embedded
 
 GROWING = 289  # the line of what grows in synthetic traces
 CALLER = 10

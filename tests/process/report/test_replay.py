@@ -18,7 +18,7 @@ from typing import Any
 
 from machine import CLI, TIMEOUT_S, ProcessTest, only_report, program, run
 
-TRACES = Path(__file__).resolve().parents[1] / "traces"
+TRACES = Path(__file__).resolve().parents[2] / "traces"
 HEADER = "time_us,op,id,bytes,stream,site"
 GRANULE = 2 << 20
 
@@ -323,7 +323,7 @@ class ReplayOfATrace(ProcessTest):
         self.assertEqual((answer["recording"]["refused"], answer["refused_served"]), (1, 2))
 
 
-IMPORT = Path(__file__).resolve().parents[2] / "scripts" / "import_torch_snapshot.py"
+IMPORT = Path(__file__).resolve().parents[3] / "scripts" / "import_torch_snapshot.py"
 PAGE = 20 << 20
 LOW = 0x7F0000000000
 

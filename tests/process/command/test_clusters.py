@@ -267,7 +267,7 @@ class Containers(ProcessTest):
         if tried.status != 0:
             self.skipTest(f"no namespaces here: {tried.stderr.strip()}")
         script = 'mount -t tmpfs -o size=64k tmpfs /dev/shm; exec "$@"'
-        confined = [sys.executable, str(Path(__file__).parent / "confined.py")]
+        confined = [sys.executable, str(ROOT / "tests" / "process" / "confined.py")]
         isolated = ["unshare", "--mount", "bash", "-euc", script, "in", *confined]
         self.assertIn("not permitted", run([*isolated, "unshare", "--mount", "true"]).stderr)
         job = self.folder / "job.py"

@@ -9,8 +9,8 @@ import shutil
 import unittest
 from pathlib import Path
 
+from command.test_arguments import VARIABLES, commands, options
 from machine import BUILD, CLI, ProcessTest, Result, run
-from test_arguments import VARIABLES, commands, options
 
 SHARE = BUILD / "share"
 BASH = SHARE / "bash-completion" / "completions" / "memshim"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CuPy's arrays are seen where it is imported, and nothing of Python's start is changed for it.
 
-CuPy's module of hooks is a stand-in (programs/cupy_hooks.c), imported as CuPy's is; its pool tells
+CuPy's module of hooks is a stand-in (cupy_hooks.c), imported as CuPy's is; its pool tells
 what CuPy's tells, in its order.
 """
 
@@ -13,8 +13,8 @@ import sys
 import unittest
 from typing import Any
 
+from call_sites.test_python_package import DEVICE
 from machine import MIB, ROOT, ProcessTest, Result, only_report, program, run
-from test_python_package import DEVICE
 
 START = (
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documents agree with the tables and the tree.
 
-test_readme.py --write makes their generated parts anew.
+python3 -m command.test_readme --write makes their generated parts anew.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ class Generated(unittest.TestCase):
                 given, wanted = part(document, name)[2].splitlines(), make().splitlines()
                 differences = [line for line in wanted if line not in given]
                 differences += [line for line in given if line not in wanted]
-                self.assertEqual(differences, [], "python3 tests/process/test_readme.py --write")
+                way_out = "in tests/process: python3 -m command.test_readme --write"
+                self.assertEqual(differences, [], way_out)
                 self.assertEqual(given, wanted)
 
 

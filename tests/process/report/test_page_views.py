@@ -7,7 +7,7 @@ import json
 import unittest
 from typing import Any
 
-from test_page import CHART, BrowserTest, PageTest, embedded
+from report.test_page import CHART, BrowserTest, PageTest, embedded
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 LEFT, RIGHT = 84, 16  # of the timeline's plot

@@ -16,12 +16,12 @@ LIBRARY = program("libpython_frames.so")
 
 
 class PythonFrames(unittest.TestCase):
-    """programs/python_frames.py, a process for each of its classes: one may crash."""
+    """python_frames.py, a process for each of its classes: one may crash."""
 
     def inside(self, name: str) -> None:
         result = run(
             [PYTHON, "-m", "unittest", "-v", f"python_frames.{name}"],
-            cwd=ROOT / "tests" / "process" / "programs",
+            cwd=ROOT / "tests" / "process" / "call_sites",
             LD_PRELOAD=LIBRARY,
             PYTHON_FRAMES=LIBRARY,
             PYTHON=PYTHON,

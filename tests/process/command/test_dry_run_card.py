@@ -12,7 +12,7 @@ from pathlib import Path
 from browser import Browser, find_chromium
 from dry_run import CLI, MIB, PROGRAM, DryRunTest
 from machine import run
-from test_page import embedded
+from report.test_page import embedded
 
 NVML = """
 nvml = ctypes.CDLL("libnvidia-ml.so.1")

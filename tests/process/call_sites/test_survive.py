@@ -30,7 +30,7 @@ from sites import BLOCK, NATIVE_CUT, NATIVE_LOST, PYTHON_CUT, Site, Trace
 
 JOB = program("survive_job")
 HELPER = program("survive_helper.so")
-SCRIPT = ROOT / "tests" / "process" / "programs" / "survive.py"
+SCRIPT = ROOT / "tests" / "process" / "call_sites" / "survive.py"
 # MEMSHIM_PYTHON names another interpreter to try, of any version from 3.9 on.
 PYTHON = os.environ.get("MEMSHIM_PYTHON", sys.executable)
 VENV = Path(os.environ.get("MEMSHIM_VENV", ROOT / ".venv"))
