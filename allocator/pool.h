@@ -150,6 +150,11 @@ enum ms_unmoved {
  * work is done, without waiting; linear in the idle ranges. */
 uint64_t ms_pool_whole_bytes(ms_pool_t *pool);
 
+/* The part of hole_bytes that could be taken now, or once queued work is done. The rest never can:
+ * it is pinned, a graph replays into it, or something lives in the same chunk. Linear in the
+ * granules of holes. */
+uint64_t ms_pool_takeable_bytes(ms_pool_t *pool);
+
 /* Bytes of live memory on the device that could move to the host, whatever the limits say: for a
  * verdict. Waits for the thread that changes backing; linear in the pool's chunks. */
 uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why);

@@ -101,6 +101,14 @@ uint64_t ms_pool_whole_bytes(ms_pool_t *pool)
     return bytes;
 }
 
+uint64_t ms_pool_takeable_bytes(ms_pool_t *pool)
+{
+    ms_state_acquire(pool);
+    const uint64_t bytes = ms_holes_takeable_in_time(pool);
+    ms_state_release(pool);
+    return bytes;
+}
+
 static uint64_t charged_beyond(const struct ms_pool *pool, uint64_t bytes)
 {
     return ms_less(atomic_load(&pool->config.budget->charged_bytes), bytes);

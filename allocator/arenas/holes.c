@@ -171,6 +171,24 @@ uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pe
     return tally.takeable_bytes;
 }
 
+static bool count_in_time(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
+                          void *ctx)
+{
+    uint64_t *bytes = ctx;
+    bool could = !chunk->host && fitness_of(pool, segment, chunk) != NOT_TAKEABLE;
+    *bytes += could ? chunk->bytes : 0;
+    return true;
+}
+
+uint64_t ms_holes_takeable_in_time(struct ms_pool *pool)
+{
+    uint64_t bytes = 0;
+    if (!pool->frozen) {
+        for_each_quiet(pool, count_in_time, &bytes);
+    }
+    return bytes;
+}
+
 /* ---- victims */
 
 /* A host chunk of one granule becomes cover for the hole that it leaves; a larger one does not. */

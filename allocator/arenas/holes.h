@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holes of arenas: takes their chunks and puts chunks back (holes.c has the plan). Growth lock
- * held, state lock not. */
+ * held, state lock not, where nothing else is said. */
 #ifndef MEMSHIM_ALLOCATOR_ARENAS_HOLES_H
 #define MEMSHIM_ALLOCATOR_ARENAS_HOLES_H
 
@@ -19,6 +19,9 @@ uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pe
 /* The part of these bytes in the chunk that begins in this slot of a segment with granules. */
 uint64_t ms_holes_takeable_at(const struct ms_pool *pool, const struct ms_segment *segment,
                               uint64_t slot) MS_REQUIRES(ms_growth_role, ms_state_role);
+
+/* Bytes that could be taken now, or once queued work is done. */
+uint64_t ms_holes_takeable_in_time(struct ms_pool *pool) MS_REQUIRES(ms_state_role);
 
 /* Makes spares of the chunks of holes until it has enough_bytes or none is left. The caller covers
  * the obligations. Adds to *taken_bytes. */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/cancel.h"
 #include "shim/device/addresses/ledger.h"
 #include "shim/device/addresses/reach.h"
@@ -337,14 +338,16 @@ struct ms_device *ms_device_holding(ms_addr_t addr)
     return NULL;
 }
 
+uint64_t ms_device_replaceable_bytes(const struct ms_device *device,
+                                     const struct ms_pool_stats *stats)
+{
+    return ms_less(device->host_limit_bytes, stats->host_reserve_bytes + stats->host_backed_bytes);
+}
+
 uint64_t ms_device_takeable_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
 {
-    uint64_t taken = stats->host_reserve_bytes + stats->host_backed_bytes;
-    uint64_t host = device->host_limit_bytes > taken ? device->host_limit_bytes - taken : 0;
-    if (stats->frozen) {
-        return 0;
-    }
-    return stats->hole_bytes < host ? stats->hole_bytes : host;
+    return ms_least(ms_pool_takeable_bytes(device->pool),
+                    ms_device_replaceable_bytes(device, stats));
 }
 
 /* --- charging --------------------------------------------------------------------------------- */

@@ -200,7 +200,11 @@ void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t
  * that was (ms_budget_release_earmark). */
 bool ms_device_set_aside(struct ms_device *device, uint64_t bytes);
 
-/* How many bytes in holes could be taken: as many as the host could replace. */
+/* How many bytes in holes the host could replace, if they were taken. */
+uint64_t ms_device_replaceable_bytes(const struct ms_device *device,
+                                     const struct ms_pool_stats *stats);
+
+/* How many of them could be taken: see ms_pool_takeable_bytes. The device has a pool. */
 uint64_t ms_device_takeable_bytes(const struct ms_device *device,
                                   const struct ms_pool_stats *stats);
 

@@ -63,8 +63,11 @@ static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct 
     if (tensors->frozen_arenas > 0 || ms_captures_running()) {
         return MS_PINNED_BY_CAPTURE;
     }
-    if (pool->hole_bytes > ms_device_takeable_bytes(device, pool)) {
-        return pool->frozen ? MS_PINNED_BY_NOTHING : MS_PINNED_BY_NO_HOST;
+    if (pool->frozen && pool->hole_bytes > 0) {
+        return MS_PINNED_BY_NOTHING;
+    }
+    if (ms_pool_takeable_bytes(device->pool) > ms_device_replaceable_bytes(device, pool)) {
+        return MS_PINNED_BY_NO_HOST;
     }
     return kept ? MS_PINNED_BY_OWNER : MS_PINNED_BY_TENSORS;
 }
@@ -218,13 +221,10 @@ static uint64_t set_aside_bytes(const struct ms_device *device, const struct ms_
     return ms_less(atomic_load(&device->budget.earmarked_bytes), stats->earmarked_bytes);
 }
 
-/* refused_bytes: what the ladder refused before PyTorch gave up; 0: nothing. If it refused
- * something, it had already taken what it could out of holes. If a graph may replay into some holes
- * (frozen arenas), the rest of them cannot be had. */
+/* refused_bytes: what the ladder refused before PyTorch gave up; 0: nothing. */
 static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t requested_bytes,
                  uint64_t refused_bytes, struct ms_oom_state *state)
 {
-    const bool refused = source == MS_OOM_DRIVER || refused_bytes != 0;
     memset(state, 0, sizeof *state);
     state->source = (uint8_t)source;
     state->requested_bytes = requested_bytes;
@@ -247,10 +247,8 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
                            state->context_bytes;
     if (device->pool) {
         state->live_bytes = stats.live_bytes - stats.arena_bytes + tensors.live_bytes;
-        state->reclaimable_bytes = stats.free_bytes - stats.pending_bytes;
-        if (!refused || tensors.frozen_arenas == 0) {
-            state->reclaimable_bytes += ms_device_takeable_bytes(device, &stats);
-        }
+        state->reclaimable_bytes =
+            stats.free_bytes - stats.pending_bytes + ms_device_takeable_bytes(device, &stats);
         count_fresh(&stats, state);
         state->pending_bytes = stats.pending_bytes;
         state->largest_free_bytes = stats.largest_free_bytes;
@@ -294,17 +292,16 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
  * that. */
 static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
 {
-    struct ms_pool_stats stats;
     char text[24];
     if (!device->pool || !device->no_host_access) {
         return;
     }
-    ms_pool_stats(device->pool, &stats);
-    if (stats.hole_bytes >= requested_bytes) {
+    const uint64_t bytes = ms_pool_takeable_bytes(device->pool);
+    if (bytes >= requested_bytes) {
         MS_LOG_ONCE(MS_LOG_WARN,
                     "device %d: %s in holes of PyTorch's segments could not be used: that needs "
                     "host memory that the device can reach, and there is none (%s)",
-                    device->ordinal, ms_bytes_text(stats.hole_bytes, text, sizeof text),
+                    device->ordinal, ms_bytes_text(bytes, text, sizeof text),
                     device->no_host_access);
     }
 }

@@ -491,6 +491,13 @@ static void compare_arenas(struct stage *stage, const struct ms_pool_stats *stat
                     (unsigned long)sums.unbacked_bytes, (unsigned long)sums.hole_bytes,
                     (unsigned long)stats->unbacked_bytes, (unsigned long)stats->hole_bytes);
     }
+    const uint64_t takeable = ms_pool_takeable_bytes(stage->pool);
+    const uint64_t least = model_takeable_bytes(model);
+    if (!stage->lost && (takeable > stats->hole_bytes || takeable < least)) {
+        model_wrong(model, "%lu bytes of %lu in holes are called takeable, and at least %lu are",
+                    (unsigned long)takeable, (unsigned long)stats->hole_bytes,
+                    (unsigned long)least);
+    }
 }
 
 void stage_compare(struct stage *stage, bool thoroughly)

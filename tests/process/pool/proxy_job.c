@@ -376,6 +376,41 @@ static void pinned(void)
     close_segment(&segment);
 }
 
+/* What is called free can be had: not the rest of a page that a stranger was shown, nor of one with
+ * something alive in it, nor of those that a graph replays into. */
+static void promised(void)
+{
+    size_t before = free_bytes();
+    struct segment segment = open_segment();
+    struct segment captured = open_segment();
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr block = 0;
+    CUdeviceptr more = 0;
+    CUstream stream = NULL;
+    CUgraph graph = NULL;
+    use_pages(&captured);
+    use_pages(&segment);
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    torch_born(device, page_at(&captured, 0), SMALL);
+    MUST(cuStreamEndCapture(stream, &graph));
+    torch_died(device, page_at(&captured, 0), SMALL);
+    torch_born(device, page_at(&segment, 0), SMALL);
+    MUST(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)page_at(&segment, 1)));
+    size_t free = free_bytes();
+    MUST(cuMemAlloc(&block, free / MIB * MIB));
+    EXPECT(cuMemAlloc(&more, 2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(free_bytes() == 0);
+    MUST(cuMemFree(block));
+    MUST(cuMemRelease(handle));
+    torch_died(device, page_at(&segment, 0), SMALL);
+    MUST(cuGraphDestroy(graph));
+    MUST(cuStreamDestroy(stream));
+    close_segment(&captured);
+    close_segment(&segment);
+    check_nothing_left(before);
+}
+
 /* --- order and errors -------------------------------------------------------------------------
  */
 
@@ -809,6 +844,7 @@ static const struct scenario scenarios[] = {{"story", story},
                                             {"reborn", reborn},
                                             {"slow", slow},
                                             {"pinned", pinned},
+                                            {"promised", promised},
                                             {"orders", orders},
                                             {"errors", errors},
                                             {"kinds", kinds},

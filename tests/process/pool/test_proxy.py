@@ -46,6 +46,9 @@ class Pages(ProcessTest):
     def test_what_strangers_were_shown_stays(self) -> None:
         self.hold("pinned")
 
+    def test_what_is_called_free_can_be_had(self) -> None:
+        self.hold("promised")
+
     def test_orders_of_unmap_and_release(self) -> None:
         self.hold("orders")
 

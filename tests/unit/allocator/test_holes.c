@@ -177,6 +177,8 @@ Test(holes, the_last_rung_of_a_birth_is_host_memory_and_the_device_comes_back_fi
     cr_assert_eq(rig_stats(scene.rig).peak_host_backed_bytes, 2 * MIB);
     ms_dry_finish(scene.rig->dry, S1, 1);
     died(&scene, 4, 2 * MIB);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 2 * MIB);
+    cr_assert_eq(ms_pool_takeable_bytes(scene.rig->pool), 0, "it is the host's");
     rig_free(scene.rig, block, MS_STREAM_DEVICE);
     born(&scene, 4, 2 * MIB);
     cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 2 * MIB, "it was there");
@@ -222,6 +224,7 @@ Test(holes, work_of_the_dead_is_waited_for)
     struct ms_block_info none;
     cr_assert_eq(rig_try(scene.rig, 22 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
     cr_assert_eq(rig_stats(scene.rig).unmaps, 0);
+    cr_assert_eq(ms_pool_takeable_bytes(scene.rig->pool), 16 * MIB, "in time");
     check(&scene);
     ms_dry_set_stalled(scene.rig->dry, false);
     (void)rig_alloc(scene.rig, 22 * MIB, MS_STREAM_DEVICE);
@@ -238,6 +241,8 @@ Test(holes, an_arena_that_a_stream_captures_in_is_left_alone)
     died(&scene, 4, 512);
     ms_dry_set_capturing(scene.rig->dry, false);
     cr_assert_eq(rig_count(scene.rig, MS_EVENT_ARENA_FROZEN), 1);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 16 * MIB);
+    cr_assert_eq(ms_pool_takeable_bytes(scene.rig->pool), 0);
     struct ms_block_info none;
     cr_assert_eq(rig_try(scene.rig, 22 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
     cr_assert_eq(rig_stats(scene.rig).unmaps, 0);

@@ -278,6 +278,8 @@ Test(proxy, a_page_is_refused_when_it_could_not_all_be_used)
     add_page(&scene, 20);
     born(&scene, 0, 12 * MIB);
     born(&scene, 20, 10 * MIB);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 18 * MIB);
+    cr_assert_eq(ms_pool_takeable_bytes(scene.rig->pool), 10 * MIB);
     cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_ERR_NO_MEMORY);
     cr_assert_eq(try_create(&scene, 10 * MIB, &proxy), MS_OK,
                  "the first page's rest cannot be had, its chunk being whole");
@@ -531,6 +533,8 @@ Test(proxy, a_pinned_page_is_left_alone)
     cr_assert_eq(ms_proxy_pin(scene.rig->pool, info.proxy, &info), MS_OK);
     cr_assert(info.pinned);
     ms_proxy_request_over(scene.rig->pool);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 2 * PAGE);
+    cr_assert_eq(ms_pool_takeable_bytes(scene.rig->pool), PAGE);
     (void)rig_alloc(scene.rig, 24 * MIB, MS_STREAM_DEVICE);
     check(&scene);
     cr_assert(ms_dry_accessible(scene.rig->dry, scene.base + 20 * MIB, PAGE));
