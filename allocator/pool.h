@@ -150,6 +150,10 @@ enum ms_unmoved {
  * work is done, without waiting; linear in the idle ranges. */
 uint64_t ms_pool_whole_bytes(ms_pool_t *pool);
 
+/* What of it could go back to the device now: chunks that are idle as a whole, and wait for
+ * nothing. Linear in the idle ranges. */
+uint64_t ms_pool_idle_bytes(ms_pool_t *pool);
+
 /* The part of hole_bytes that could be taken now, or once queued work is done. The rest never can:
  * it is pinned, a graph replays into it, or something lives in the same chunk. Linear in the
  * granules of holes. */

@@ -101,6 +101,17 @@ uint64_t ms_pool_whole_bytes(ms_pool_t *pool)
     return bytes;
 }
 
+uint64_t ms_pool_idle_bytes(ms_pool_t *pool)
+{
+    if (pool->granule_bytes != 0) {
+        return ms_backing_idle_now(pool, UINT64_MAX);
+    }
+    ms_state_acquire(pool);
+    const uint64_t bytes = pool->count.free_bytes - pool->count.pending_bytes;
+    ms_state_release(pool);
+    return bytes;
+}
+
 uint64_t ms_pool_takeable_bytes(ms_pool_t *pool)
 {
     ms_state_acquire(pool);

@@ -78,6 +78,9 @@ ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
  * more. */
 uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+/* The same, without those that parked views hold, and for callers without the growth lock. */
+uint64_t ms_backing_idle_now(struct ms_pool *pool, uint64_t enough_bytes)
+    MS_EXCLUDES(ms_state_role);
 
 /* Adds a segment of addresses, one hole, large enough for a request of `bytes`. */
 ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes, enum ms_region region)

@@ -57,7 +57,7 @@ static uint64_t idle_chunks_of(struct ms_pool *pool, enum ms_region region, uint
     return found_bytes;
 }
 
-static uint64_t count_idle(struct ms_pool *pool, uint64_t enough_bytes)
+uint64_t ms_backing_idle_now(struct ms_pool *pool, uint64_t enough_bytes)
 {
     uint64_t found_bytes = 0;
     ms_state_acquire(pool);
@@ -70,9 +70,9 @@ static uint64_t count_idle(struct ms_pool *pool, uint64_t enough_bytes)
 
 uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
 {
-    uint64_t found_bytes = count_idle(pool, enough_bytes);
+    uint64_t found_bytes = ms_backing_idle_now(pool, enough_bytes);
     bool more = found_bytes < enough_bytes && ms_views_return(pool);
-    return more ? count_idle(pool, enough_bytes) : found_bytes;
+    return more ? ms_backing_idle_now(pool, enough_bytes) : found_bytes;
 }
 
 /* Cuts the run out of its idle range, as a busy range of its own. Null: the host has no memory. */

@@ -80,7 +80,7 @@ uint64_t ms_group_thread_coldest_ns(struct ms_device *device)
 
 /* ---- giving ---- */
 
-/* Free in the pool, and not waiting for queued work. */
+/* What the pool could give now. */
 static uint64_t idle_bytes(struct ms_device *device)
 {
     struct ms_pool_stats stats;
@@ -89,8 +89,7 @@ static uint64_t idle_bytes(struct ms_device *device)
     }
     ms_pool_stats(device->pool, &stats);
     note_moment(&moments[device->ordinal], stats.allocations);
-    return ms_less(stats.free_bytes, stats.pending_bytes) +
-           ms_device_takeable_bytes(device, &stats);
+    return ms_pool_idle_bytes(device->pool) + ms_device_takeable_bytes(device, &stats);
 }
 
 /* Makes room for the bytes as if this process asked for them, where the group's free memory

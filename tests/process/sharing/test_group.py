@@ -205,6 +205,14 @@ class Cap(Group):
         two.ask("alloc 200")
         self.assertEqual(one.free_and_total(), (CAP - 2 * CONTEXT - 200, CAP))
 
+    def test_what_others_cannot_give_is_not_called_free(self) -> None:
+        one, two = self.start(), self.start()
+        for block in [two.ask("alloc 1") for _ in range(64)][::2]:
+            two.ask(f"free {block}")  # half of each granule
+        self.assertEqual(one.ask(f"alloc {CAP - 2 * CONTEXT}"), "refused")  # the other was asked
+        free, _ = one.free_and_total()
+        self.assertEqual(2 * one.number("fill 2"), free)
+
     def test_two_runs_of_one_name(self) -> None:
         settings: dict[str, Any] = {"MEMSHIM_CAP_OF": "process", "MEMSHIM_GROUP": self.name}
         one = self.start(MEMSHIM_RUN_ID=self.name + "-a", **settings)
