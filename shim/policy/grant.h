@@ -44,11 +44,14 @@ enum ms_taking {
  *            helps. Returns out-of-memory, recorded, if there is no room: then the driver must
  *            not be called. Exception: a call that cannot succeed anyway, because it asks for
  *            more than the device has or is not `sound`. The driver may answer it with another
- *            error, so it is marked `hopeless`, reserves nothing, and goes to the driver.
+ *            error, so it is marked `hopeless`, reserves nothing, and goes to the driver. So does
+ *            a small one that may fit into a slab already charged, if the cap is all of the
+ *            device: then the driver itself refuses what is not there. It is marked `sharing`.
  *   retry    true, once, if the driver ran out of memory and the pool has made room since.
  *   end      on success corrects the charge to what the driver took, and notes the grant; on
  *            failure gives all back. If the driver grants a hopeless call, `undo` frees that
- *            memory and the result is out-of-memory. Returns the application's result. */
+ *            memory and the result is out-of-memory; likewise if a sharing call took a slab for
+ *            which there is no room. Returns the application's result. */
 struct ms_forward {
     struct ms_device *device;
     struct ms_context *context;
@@ -57,7 +60,7 @@ struct ms_forward {
     uint32_t site;
     enum ms_charge_reason reason;
     enum ms_taking taking;
-    bool retried, hopeless;
+    bool retried, hopeless, sharing;
     void (*undo)(uint64_t name); /* cuMemFree, unless changed after begin */
 };
 /* sound: false if the driver is known to refuse the call's arguments. */

@@ -3,6 +3,7 @@
  * in the ledger, and events record when it was live. */
 #include "shim/policy/grant.h"
 
+#include "allocator/base/arithmetic.h"
 #include "shim/device/addresses/pages.h"
 #include "shim/device/mempools.h"
 #include "shim/driver/hook.h"
@@ -84,6 +85,15 @@ static bool cannot_be(const struct ms_forward *forward)
            forward->reason != MS_CHARGE_MANAGED;
 }
 
+/* Which slabs have room only the driver knows. Below the device's own limit it must not be asked:
+ * it may take a slab more than the cap allows. */
+static bool may_share_slab(const struct ms_forward *forward)
+{
+    const struct ms_device *device = forward->device;
+    return forward->taking == MS_TAKING_SLABS && forward->requested_bytes < MS_DRIVER_SLAB_BYTES &&
+           atomic_load(&device->budget.cap_bytes) >= device->total_bytes;
+}
+
 CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
                           enum ms_charge_reason reason, enum ms_taking taking,
                           uint64_t requested_bytes, bool sound)
@@ -104,6 +114,11 @@ CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context
     struct ms_oom_tries tries = {0};
     while (forward->charged_bytes != 0 &&
            !ms_device_charge(device, MS_OWNER_FORWARDED, forward->charged_bytes, true)) {
+        if (!hopeless && may_share_slab(forward)) {
+            forward->sharing = true;
+            forward->charged_bytes = 0;
+            return CUDA_SUCCESS;
+        }
         if (hopeless || ms_oom_refuses(device, requested_bytes, forward->charged_bytes, &tries)) {
             if (taking == MS_TAKING_SMALL) {
                 (void)small_went(device, requested_bytes);
@@ -158,6 +173,22 @@ static CUresult forward_failed(struct ms_forward *forward, CUresult result)
                : result;
 }
 
+/* Charges a sharing call's memory for the slabs that it touches first. False if there is no room
+ * for them; it is freed then. A slab that another allocation joined meanwhile stays. */
+static bool charge_shared(struct ms_forward *forward, uint64_t name, uint64_t extent_bytes)
+{
+    const uint64_t bytes = ms_pages_touch(name, extent_bytes, forward->site);
+    if (bytes != 0 && !ms_device_charge(forward->device, MS_OWNER_FORWARDED, bytes, true)) {
+        const struct ms_pages_left left = ms_pages_leave(name, extent_bytes, forward->site);
+        const uint64_t gone = left.own_bytes + left.others * MS_DRIVER_SLAB_BYTES;
+        ms_budget_impose(&forward->device->budget, MS_OWNER_FORWARDED, ms_less(bytes, gone));
+        forward->undo(name);
+        return false;
+    }
+    forward->charged_bytes = bytes;
+    return true;
+}
+
 /* The charge for slabs that many small allocations share is recorded without address and site: the
  * allocation that needed a new slab is seldom the last one in it. */
 static void note_forwarded(const struct ms_grant *grant, bool more, uint64_t bytes)
@@ -177,10 +208,14 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
     if (result != CUDA_SUCCESS) {
         return forward_failed(forward, result);
     }
+    extent_bytes = extent_bytes ? extent_bytes : forward->requested_bytes;
+    if (forward->sharing && !charge_shared(forward, name, extent_bytes)) {
+        return ms_oom_refuse(device, forward->requested_bytes);
+    }
     struct ms_grant grant = {
         .name = name,
         .bytes = forward->requested_bytes,
-        .extent_bytes = extent_bytes ? extent_bytes : forward->requested_bytes,
+        .extent_bytes = extent_bytes,
         .block_id =
             ms_charge_is_block(forward->reason) ? atomic_fetch_add(&last_forwarded_id, 1) : 0,
         .holder = forward->context,
@@ -198,7 +233,7 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
     if (displaced.name != 0) {
         ms_release_dead(&displaced);
     }
-    if (forward->taking == MS_TAKING_SLABS) {
+    if (forward->taking == MS_TAKING_SLABS && !forward->sharing) {
         correct(forward, ms_pages_touch(name, grant.extent_bytes, grant.site));
     } else if (forward->taking == MS_TAKING_WHOLE) {
         correct(forward, whole_slabs(grant.extent_bytes));

@@ -9,6 +9,8 @@
  *   cap_job piece         one of the driver's pools has no room for what it takes at once
  *   cap_job apart         the same, where the request itself has room beside the pool
  *   cap_job second-context served|refused   another context, where blocks have all there is
+ *   cap_job slab          small blocks, where the rest of the device is full and only the driver's
+ *                         slab of the first of them has room
  *   cap_job kept HOW      asks for what is there once a pool of the driver's gives back what it
  *                         keeps for nobody; HOW: block, ordered, managed or chunk
  *   cap_job graph MIB launch|upload   a graph that allocates, beside a block; then what is left
@@ -588,6 +590,32 @@ static void graph_again(void)
     note_peak();
 }
 
+static void slab(void)
+{
+    enum { SLAB = 2 << 20, SMALL = 4096, IN_SLAB = SLAB / SMALL, MOST = 4096 };
+    static CUdeviceptr small[IN_SLAB + 1], large[MOST];
+    int count = 0, served = 1;
+    MUST(cu.cuMemAlloc(&small[0], SMALL));
+    while (count < MOST && cu.cuMemAlloc(&large[count], SLAB) == CUDA_SUCCESS) {
+        count++;
+    }
+    while (served <= IN_SLAB && cu.cuMemAlloc(&small[served], SMALL) == CUDA_SUCCESS) {
+        served++;
+    }
+    note_peak();
+    EXPECT(served == IN_SLAB);
+    atomic_store(&refusals, 2);
+    /* A freed slab is there for a large block again, and for small ones. */
+    for (int i = 0; i < served; i++) {
+        MUST(cu.cuMemFree(small[i]));
+    }
+    MUST(cu.cuMemAlloc(&large[count], SLAB));
+    EXPECT(cu.cuMemAlloc(&small[0], SMALL) == CUDA_ERROR_OUT_OF_MEMORY);
+    MUST(cu.cuMemFree(large[count]));
+    MUST(cu.cuMemAlloc(&small[0], SMALL));
+    note_peak();
+}
+
 int main(int argc, char **argv)
 {
     size_t total = 0, free_bytes;
@@ -608,6 +636,8 @@ int main(int argc, char **argv)
         piece();
     } else if (strcmp(argv[1], "apart") == 0) {
         apart();
+    } else if (strcmp(argv[1], "slab") == 0) {
+        slab();
     } else if (strcmp(argv[1], "kept") == 0 && argc == 3) {
         kept(argv[2]);
     } else if (strcmp(argv[1], "graph") == 0 && argc == 4) {

@@ -238,6 +238,13 @@ class Pieces(Pressed):
         self.assertEqual(verdicts, {"cap"})
 
 
+class Slabs(Pressed):
+    def test_a_small_block_needs_no_slab_of_its_own(self) -> None:
+        """The device is full but for a slab of the driver's, which small blocks share."""
+        device = CONTEXT + 64 * MIB
+        self.check(self.press("slab", SIMGPU_MEMORY=device, MEMSHIM_POOL="off"), device)
+
+
 class BadValues(ProcessTest):
     def test_named_and_default_kept(self) -> None:
         for name, value in (("FRACTION", "1.5"), ("LIMIT", "lots"), ("FRACTON", "0.5")):
