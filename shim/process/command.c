@@ -12,14 +12,27 @@
 
 #include "allocator/base/containers/pages.h"
 #include "shim/process/probe.h"
+#include "shim/process/process.h"
+
+/* The loader has the library's name as LD_PRELOAD gave it, which is relative to the folder in which
+ * the program started. */
+static bool find_library(struct ms_command *command)
+{
+    Dl_info info;
+    if (!dladdr((const void *)find_library, &info) || !info.dli_fname) {
+        return false;
+    }
+    const char *folder = info.dli_fname[0] == '/' ? "" : ms_process_start_dir();
+    (void)snprintf(command->path, sizeof command->path, "%s%s%s", folder,
+                   folder[0] != '\0' ? "/" : "", info.dli_fname);
+    return realpath(command->path, command->library) != NULL;
+}
 
 bool ms_command_find(struct ms_command *command)
 {
-    Dl_info info;
     struct stat about;
     static const char *const places[] = {"memshim", "../bin/memshim", "../../bin/memshim"};
-    if (!dladdr((const void *)ms_command_find, &info) || !info.dli_fname ||
-        !realpath(info.dli_fname, command->library)) {
+    if (!find_library(command)) {
         return false;
     }
     const char *slash = strrchr(command->library, '/');

@@ -373,6 +373,9 @@ int main(int argc, char **argv)
         file_as_stderr();
     } else if (strcmp(scenario, "stderr-redirected") == 0) {
         redirected_stderr();
+    } else if (strcmp(scenario, "elsewhere") == 0) {
+        MUST(chdir("/"));
+        use_device();
     } else if (strcmp(scenario, "no-environment") == 0) {
         MUST(clearenv());
         use_device();

@@ -202,6 +202,18 @@ class ReaderProcess(ProcessTest):
     def version() -> str:
         return run([CLI, "version"]).stdout.split()[1]
 
+    def test_library_named_from_the_folder_of_the_start(self) -> None:
+        """The program is in another folder when memshim first needs its command."""
+        result = run(
+            [program("life_job"), "elsewhere"],
+            shim=True,
+            cwd=SHIM.parent,
+            LD_PRELOAD=f"./{SHIM.name}",
+            MEMSHIM_OUTPUT=self.output,
+        ).check()
+        self.assertNotIn("not beside the library", result.stderr)
+        self.expect_report(self.trace_folder())
+
     # --- where there is trouble ---
 
     def test_no_command(self) -> None:
