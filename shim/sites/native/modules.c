@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <limits.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,16 +75,42 @@ static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * no
     }
 }
 
-/* The loader's name for the program is empty, and for a library it is the name that was asked for.
- * Stacks may be small, so the caller's buffer is the only one. */
-static void absolute_path(const char *name, char *path, uint32_t path_bytes)
+static bool read_link(const char *link, char *path, uint32_t path_bytes)
 {
-    name = name[0] != '\0' ? name : ms_elf_loader_argument();
+    const ssize_t length = readlink(link, path, path_bytes - 1);
+    path[length > 0 ? length : 0] = '\0';
+    return length > 0;
+}
+
+/* The kernel names the file of a mapping by its whole path (proc(5), map_files). */
+static bool read_mapped(const struct dl_phdr_info *info, uintptr_t address, char *path,
+                        uint32_t path_bytes)
+{
+    const uintptr_t in_page = (uintptr_t)getpagesize() - 1;
+    char link[64];
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && address - begin < segment->p_filesz) {
+            (void)snprintf(link, sizeof(link), "/proc/self/map_files/%lx-%lx", begin & ~in_page,
+                           (begin + segment->p_filesz + in_page) & ~in_page);
+            return read_link(link, path, path_bytes);
+        }
+    }
+    return false;
+}
+
+/* The loader's name for the program is empty, and for a library it is the name that was asked for.
+ * A relative one need not lead there from the folder in which the program is by now. Stacks may be
+ * small, so the caller's buffer is the only one. */
+static void absolute_path(const struct dl_phdr_info *info, uintptr_t address, char *path,
+                          uint32_t path_bytes)
+{
+    const char *name = info->dlpi_name[0] != '\0' ? info->dlpi_name : ms_elf_loader_argument();
     if (name[0] == '\0') {
-        ssize_t length = readlink("/proc/self/exe", path, path_bytes - 1);
-        path[length > 0 ? length : 0] = '\0';
+        (void)read_link("/proc/self/exe", path, path_bytes);
     } else if (name[0] == '/' || strchr(name, '/') == NULL || path_bytes < PATH_MAX ||
-               realpath(name, path) == NULL) {
+               (!read_mapped(info, address, path, path_bytes) && realpath(name, path) == NULL)) {
         strncpy(path, name, path_bytes - 1);
         path[path_bytes - 1] = '\0';
     }
@@ -109,7 +136,7 @@ static int search_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx
     if (search->module != NULL) {
         search->module->base = info->dlpi_addr;
         search->module->bytes = bytes;
-        absolute_path(info->dlpi_name, search->path, search->path_bytes);
+        absolute_path(info, search->address, search->path, search->path_bytes);
     }
     return 1;
 }

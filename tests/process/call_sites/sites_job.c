@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "driver.h"
 #include "say.h"
@@ -170,6 +171,15 @@ static void libraries(char **paths)
     }
 }
 
+/* The loader goes on to know it by the name that led there from another folder. */
+static void moved(const char *path)
+{
+    cu = driver_use(&context);
+    EXPECT(dlopen(path, RTLD_NOW) != NULL);
+    MUST(chdir("/"));
+    through(path, MIB);
+}
+
 /* --- Many stacks ------------------------------------------------------------------------------ */
 
 static PLACE int left(unsigned bits, unsigned depth);
@@ -246,6 +256,8 @@ int main(int count, char **arguments)
         kinds();
     } else if (strcmp(name, "libraries") == 0) {
         libraries(arguments + 2);
+    } else if (strcmp(name, "moved") == 0) {
+        moved(first);
     } else if (strcmp(name, "distinct") == 0 && count > 3) {
         distinct((unsigned)atoi(first), (unsigned)atoi(arguments[3]));
     } else if (strcmp(name, "sizes") == 0) {

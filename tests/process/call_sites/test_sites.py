@@ -127,6 +127,15 @@ class Libraries(SitesTest):
         )
 
 
+    def test_a_relative_name(self) -> None:
+        """The program leaves the folder from which it loaded the library."""
+        plugin = PROGRAMS / "sites_plugin.so"
+        trace = self.run_job("moved", f"./{plugin.name}", cwd=PROGRAMS)
+        (number,) = trace.sums(BLOCK)
+        site = trace.sites[number]
+        self.assertEqual((site.functions[0], site.native[0][1]), ("plugin_allocate", str(plugin)))
+
+
 class Settings(SitesTest):
     """What is recorded, and how deep."""
 
