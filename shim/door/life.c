@@ -20,6 +20,7 @@
 #include "shim/driver/resolve.h"
 #include "shim/frameworks/arenas.h"
 #include "shim/frameworks/torch.h"
+#include "shim/frameworks/torch_descriptors.h"
 #include "shim/frameworks/torch_settings.h"
 #include "shim/process/command.h"
 #include "shim/process/fork.h"
@@ -168,6 +169,7 @@ static bool is_left_alone(void)
 static void begin(void)
 {
     find_next_exits();
+    ms_torch_descriptors_begin();
     if (is_left_alone()) {
         ms_process_make_inert();
         return;

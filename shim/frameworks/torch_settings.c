@@ -34,7 +34,8 @@
 #include "shim/tables/remembered.h"
 #include "shim/tables/torch_conf.h"
 
-#define SEGMENTS_OFF "expandable_segments:False"
+#define SEGMENTS_OFF          "expandable_segments:False"
+#define TORCH_SHARES_SEGMENTS "TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC"
 
 typedef char *(*getenv_t)(const char *);
 
@@ -95,6 +96,13 @@ static bool registers_with_nccl(void)
 {
     return ms_torch_switch(next_getenv("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK")) ||
            ms_torch_switch(next_getenv("NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"));
+}
+
+/* With expandable segments, PyTorch then refuses to share a tensor with another process. */
+static bool shares_no_segments(void)
+{
+    const char *said = next_getenv(TORCH_SHARES_SEGMENTS);
+    return said != NULL && strcmp(said, "0") == 0;
 }
 
 /* Whether the user set the variable that ms_nccl_graph_register() would answer. */
@@ -202,6 +210,10 @@ static const char *why_off(void)
 {
     if (registers_with_nccl()) {
         return "was left off: PyTorch would give up the registration with NCCL that is switched on";
+    }
+    if (shares_no_segments()) {
+        return "was left off: with " TORCH_SHARES_SEGMENTS "=0, PyTorch would share no tensor "
+               "with another process";
     }
     if (malloc_is_replaced()) {
         return "was left off: another library stands before cudaMalloc, and PyTorch would no "

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/driver/caller.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/proxies.h"
+#include "shim/sharing/lent.h"
 
 /* A page that was not created for export cannot be exported, and the attempt does not pin it. */
 static CUresult export_page(void *out, CUmemGenericAllocationHandle_v1 handle,
@@ -18,8 +20,14 @@ static CUresult export_page(void *out, CUmemGenericAllocationHandle_v1 handle,
         return CUDA_ERROR_INVALID_VALUE;
     }
     result = ms_proxies_show(handle, &chunk);
-    return result == CUDA_SUCCESS ? MS_REAL(cuMemExportToShareableHandle)(out, chunk, type, flags)
-                                  : result;
+    if (result == CUDA_SUCCESS) {
+        result = MS_REAL(cuMemExportToShareableHandle)(out, chunk, type, flags);
+    }
+    if (result == CUDA_SUCCESS && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+        ms_proxies_are_malloc() && ms_library_at(ms_caller()) == MS_LIBRARY_C10_CUDA) {
+        ms_lent_note(*(const int *)out);
+    }
+    return result;
 }
 
 CUresult ms_serve_cuMemExportToShareableHandle(void *shareableHandle,

@@ -8,20 +8,24 @@
 
 #define HIGH 700
 
+struct ms_descriptor ms_descriptor_of(int fd)
+{
+    struct ms_descriptor descriptor = {.fd = fd};
+    struct stat status;
+    if (fd >= 0 && fstat(fd, &status) == 0) {
+        descriptor.device = status.st_dev;
+        descriptor.inode = status.st_ino;
+    }
+    return descriptor;
+}
+
 struct ms_descriptor ms_descriptor_keep(int fd)
 {
-    struct ms_descriptor kept = {.fd = fd};
-    struct stat status;
     const int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, HIGH) : -1;
     if (high >= 0) {
         (void)close(fd);
-        kept.fd = high;
     }
-    if (kept.fd >= 0 && fstat(kept.fd, &status) == 0) {
-        kept.device = status.st_dev;
-        kept.inode = status.st_ino;
-    }
-    return kept;
+    return ms_descriptor_of(high >= 0 ? high : fd);
 }
 
 bool ms_descriptor_is_ours(const struct ms_descriptor *descriptor)

@@ -14,6 +14,9 @@ struct ms_descriptor {
     ino_t inode;
 };
 
+/* An open descriptor of the program's. */
+struct ms_descriptor ms_descriptor_of(int fd);
+
 /* Takes an open descriptor over, and moves it to a high number, out of the way of programs that
  * count on low ones. fd < 0: the result is none. */
 struct ms_descriptor ms_descriptor_keep(int fd);

@@ -49,6 +49,9 @@ void ms_exports_let(struct ms_export *export);
  * most 64, stay as long as the caller has its hold. */
 uint64_t ms_exports_gaps(const struct ms_export *export, size_t first, size_t count);
 
+/* A copy of the descriptor of that number, which the thread's caller owns; -1: none is lent. */
+int ms_lent_copy(uint64_t number);
+
 /* Starts the thread; *process gets the name under which this process listens. False: it cannot. */
 bool ms_listener_start(struct ms_share_key *process);
 

@@ -114,6 +114,10 @@ static bool answer_one(struct connection *connection, const struct ms_share_requ
     case MS_SHARE_CHUNKS:
         open_chunks(connection, request, &answer, fds);
         break;
+    case MS_SHARE_LENT:
+        fds[0] = ms_lent_copy(request->first);
+        answer.known = answer.count = fds[0] >= 0;
+        break;
     case MS_SHARE_CLOSE: {
         struct hold **hold = hold_of(connection, &request->block);
         if (*hold) {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -26,6 +27,20 @@ bool ms_share_key_equal(const struct ms_share_key *a, const struct ms_share_key 
 bool ms_share_key_make(struct ms_share_key *out)
 {
     return getrandom(out->bytes, sizeof out->bytes, GRND_NONBLOCK) == (ssize_t)sizeof out->bytes;
+}
+
+/* Processes in different containers may have the same number. */
+struct ms_share_key ms_share_key_of(pid_t process)
+{
+    struct ms_share_key key = {0};
+    struct stat status = {0};
+    const uint64_t number = (uint64_t)process;
+    (void)stat("/proc/self/ns/pid", &status);
+    const uint64_t space = status.st_ino;
+    _Static_assert(sizeof number + sizeof space == sizeof key.bytes, "both fill the key");
+    memcpy(key.bytes, &space, sizeof space);
+    memcpy(key.bytes + sizeof space, &number, sizeof number);
+    return key;
 }
 
 /* Names and keys are made of these. */
@@ -74,6 +89,8 @@ void ms_share_listen(const struct ms_share_key *process, int fds[MS_SHARE_PLACES
 {
     (void)ms_socket_sweep(MS_GROUP_FOLDER);
     fds[MS_SHARE_ABSTRACT] = listen_abstract(process);
+    const struct ms_share_key number = ms_share_key_of(getpid());
+    fds[MS_SHARE_BY_NUMBER] = listen_abstract(&number);
     fds[MS_SHARE_IN_FOLDER] = ms_socket_listen(MS_GROUP_FOLDER, digits_of(process).text, BACKLOG);
 }
 

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define MS_SHARE_KEY_BYTES 16u
 /* Descriptors in a message: the kernel allows 253, a process has 1,024. */
@@ -37,7 +38,8 @@ enum ms_share_question {
     MS_SHARE_OPEN,   /* one more hold on the block */
     MS_SHARE_CHUNKS, /* descriptors of `count` of its chunks, from `first` on, but for those that
                         the exporter has unmapped */
-    MS_SHARE_CLOSE   /* one hold less */
+    MS_SHARE_CLOSE,  /* one hold less */
+    MS_SHARE_LENT    /* a copy of the descriptor number `first` (lent.h); names no block */
 };
 
 struct ms_share_request {
@@ -65,10 +67,14 @@ bool ms_share_key_equal(const struct ms_share_key *a, const struct ms_share_key 
 /* False: the system has no random bytes. */
 bool ms_share_key_make(struct ms_share_key *out);
 
+/* By which those find a process who know its number alone. It is no secret. */
+struct ms_share_key ms_share_key_of(pid_t process);
+
 /* Sockets, non-blocking and closed on exec; -1: none. Two listen under the process's name: one by
  * an abstract name, which is in no file system, and one by a file in a folder, for processes in
- * other network namespaces. The third connects. */
-enum { MS_SHARE_ABSTRACT, MS_SHARE_IN_FOLDER, MS_SHARE_PLACES };
+ * other network namespaces. A third listens under its number, by an abstract name. The last one
+ * connects. */
+enum { MS_SHARE_ABSTRACT, MS_SHARE_IN_FOLDER, MS_SHARE_BY_NUMBER, MS_SHARE_PLACES };
 void ms_share_listen(const struct ms_share_key *process, int fds[MS_SHARE_PLACES]);
 int ms_share_socket(void);
 bool ms_share_connect(int fd, const struct ms_share_key *process, uint64_t deadline_ns);

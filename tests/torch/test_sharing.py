@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import unittest
 from typing import Any
@@ -218,6 +219,20 @@ class Queue(unittest.TestCase):
     def test_a_page_in_parts_where_nothing_may_spill(self) -> None:
         self.send(expandable=True, MEMSHIM_SPILL="off")
 
+    def test_where_taking_descriptors_is_barred(self) -> None:
+        """As in containers. PyTorch takes those of expandable segments from the other process."""
+        confined = [sys.executable, str(harness.ROOT / "tests" / "process" / "confined.py")]
+        said = ["the child saw it True", "written by the child True"]
+        plain = harness.run(QUEUE, before=confined)
+        self.assertEqual(plain.check().stdout.splitlines(), said)
+        job = harness.run_memshim(QUEUE, before=confined)
+        self.assertEqual(job.result.check().stdout.splitlines(), said, job.result.describe())
+
+    def test_segments_that_may_not_be_shared(self) -> None:
+        job = harness.run_memshim(QUEUE, TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=0)
+        self.assertIn("written by the child True", job.result.check().stdout)
+        self.assertIn("left off: with TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=0", job.result.stderr)
+
     def move(self, expandable: bool) -> None:
         job = harness.run_memshim(
             MOVING,
@@ -279,7 +294,7 @@ GRAPHS = """
 class Symmetric(unittest.TestCase):
     """Each rank's part is charged to that rank, and live; the multicast object over all is none."""
 
-    SETTINGS = {"SIMGPU_DEVICES": 2, "SIMGPU_MULTICAST": 1, "SIMGPU_CONTENTS": 1}
+    SETTINGS = {"SIMGPU_DEVICES": 2, "SIMGPU_MULTICAST": 1}
 
     def seen(self, result: harness.Result) -> list[dict[str, Any]]:
         return sorted(result.lines("seen"), key=lambda line: int(line["rank"]))

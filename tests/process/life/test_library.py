@@ -13,7 +13,7 @@ from machine import BUILD, INSTALLED, ROOT, ProcessTest, process_folders, progra
 
 LIBC = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 NEWEST_GLIBC = (2, 28)
-RESOLVERS = {"dlclose", "dlsym", "dlvsym", "getenv"}
+RESOLVERS = {"dlclose", "dlsym", "dlvsym", "getenv", "syscall"}
 ENDS = {"_exit", "_Exit"}
 # Of the processor's floating-point units, without moves; and those whose results are exact here.
 ARITHMETIC = re.compile(

@@ -2,12 +2,18 @@
 /* Built as libc10_cuda.so, without tail calls, so that the driver's functions return into it. */
 #include "torch_double.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 void report_memory(
     void *at, int64_t bytes, size_t allocated, size_t reserved,
     uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+
+/* On all machines; headers before Linux 5.6 have no names for them. */
+enum { SYS_PIDFD_OPEN = 434, SYS_PIDFD_GETFD = 438 };
 
 static _Atomic size_t live[16];
 
@@ -47,6 +53,23 @@ CUresult torch_release(CUmemGenericAllocationHandle handle)
 CUresult torch_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr at)
 {
     return cuMemRetainAllocationHandle(handle, (void *)(uintptr_t)at);
+}
+
+CUresult torch_export(int *fd, CUmemGenericAllocationHandle handle)
+{
+    return cuMemExportToShareableHandle(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+int torch_take(pid_t process, int fd)
+{
+    const int other = (int)syscall(SYS_PIDFD_OPEN, process, 0);
+    const int taken = other >= 0 ? (int)syscall(SYS_PIDFD_GETFD, other, fd, 0) : -1;
+    const int error = errno;
+    if (other >= 0) {
+        (void)close(other);
+    }
+    errno = error;
+    return taken;
 }
 
 static void report(CUdevice device, CUdeviceptr at, int64_t bytes, size_t error)

@@ -6,6 +6,7 @@
 
 #include <cuda.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* The allocator's settings as PyTorch reads them; null: none. */
 const char *torch_settings(void);
@@ -18,7 +19,12 @@ CUresult torch_map(CUdeviceptr at, size_t bytes, size_t offset,
 CUresult torch_access(CUdeviceptr at, size_t bytes, CUdevice device, CUmemAccess_flags flags);
 CUresult torch_unmap(CUdeviceptr at, size_t bytes);
 CUresult torch_release(CUmemGenericAllocationHandle handle);
+CUresult torch_export(int *fd, CUmemGenericAllocationHandle handle);
 CUresult torch_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr at);
+
+/* A descriptor of another process, as PyTorch takes it: by pidfd_open(2) and pidfd_getfd(2). -1:
+ * errno says why. */
+int torch_take(pid_t process, int fd);
 
 /* The reports, with the sum of live bytes that PyTorch would tell. */
 void torch_born(CUdevice device, CUdeviceptr at, size_t bytes);

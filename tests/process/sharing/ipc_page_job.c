@@ -5,8 +5,14 @@
  *
  * Argument: the scenario. Says that it holds. */
 #include <cuda.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "pair.h"
@@ -424,11 +430,97 @@ static void chosen_opener(void)
 {
 }
 
+/* ---- lent: as PyTorch shares pages, where the system calls for that are barred, or are not there
+ */
+
+enum { SYS_PIDFD_OPEN = 434, SYS_PIDFD_GETFD = 438 };
+
+struct lent {
+    pid_t process;
+    int fd;
+};
+
+static void lent_owner(void)
+{
+    const struct segment segment = open_segment();
+    struct lent page = {.process = getpid()};
+    const struct lent strange = {.process = getpid(), .fd = talk};
+    const CUdeviceptr at = tensor_of(segment.at, PAGE, 20);
+    (void)tensor_of(page_at(&segment, 1), PAGE, 60);
+    MUST(torch_export(&page.fd, segment.pages[1]));
+    tell(&page, sizeof page);
+    MUST(torch_export(&page.fd, segment.pages[0]));
+    tell(&page, sizeof page);
+    tell(&strange, sizeof strange);
+    await_go();
+    EXPECT(holds(at, PAGE, 90)); /* the opener's */
+    MUST(close(page.fd));
+    EXPECT(open("/dev/null", O_RDONLY | O_CLOEXEC) == page.fd);
+    say_go();
+    await_go();
+}
+
+/* The system call fails with that error from here on. */
+static void bar(unsigned number, unsigned error)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof code[0], code};
+    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+static CUdeviceptr take_page(const struct lent *page)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr at = 0;
+    const int fd = torch_take(page->process, page->fd);
+    EXPECT(fd >= 0);
+    EXPECT(fcntl(fd, F_GETFD) == FD_CLOEXEC);
+    MUST(cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    MUST(close(fd));
+    MUST(cuMemAddressReserve(&at, PAGE, 0, 0, 0));
+    MUST(cuMemMap(at, PAGE, 0, handle, 0));
+    MUST(cuMemSetAccess(at, PAGE, &access, 1));
+    return at;
+}
+
+static void lent_opener(void)
+{
+    struct lent page;
+    struct lent strange;
+    use_device();
+    (void)torch_settings();
+    bar(SYS_PIDFD_GETFD, EPERM);
+    hear(&page, sizeof page);
+    EXPECT(holds(take_page(&page), PAGE, 60));
+    bar(SYS_PIDFD_OPEN, ENOSYS); /* as before Linux 5.3 */
+    hear(&page, sizeof page);
+    const CUdeviceptr at = take_page(&page);
+    EXPECT(holds(at, PAGE, 20));
+    fill(at, PAGE, 90);
+    hear(&strange, sizeof strange);
+    EXPECT(torch_take(strange.process, strange.fd) == -1 && errno == EPERM);
+    EXPECT(torch_take(strange.process, 1 << 20) == -1 && errno == EPERM);
+    EXPECT(torch_take(1 << 30, page.fd) == -1 && errno == ENOSYS); /* no such process */
+    say_go();
+    await_go();
+    EXPECT(torch_take(page.process, page.fd) == -1 && errno == EPERM); /* the program's own file */
+    say_go();
+}
+
 static const struct pair scenarios[] = {
     {"plain", plain_owner, plain_opener},          {"grown", grown_owner, grown_opener},
     {"shrunk", shrunk_owner, shrunk_opener},       {"kept", kept_owner, kept_opener},
     {"changing", changing_owner, changing_opener}, {"moving", moving_owner, moving_opener},
-    {"chosen", chosen_owner, chosen_opener}};
+    {"chosen", chosen_owner, chosen_opener},       {"lent", lent_owner, lent_opener}};
 
 int main(int argc, char **argv)
 {

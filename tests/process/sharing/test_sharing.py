@@ -120,6 +120,10 @@ class Pages(Pair):
     def test_while_both_spill(self) -> None:
         self.hold("moving", MEMSHIM_LIMIT="224MiB", MEMSHIM_SPILL="auto")
 
+    def test_where_taking_descriptors_is_barred(self) -> None:
+        """As in containers, and for all but ancestors under Yama."""
+        self.hold("lent")
+
     def test_the_user_switched_them_on(self) -> None:
         self.hold("chosen", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 

@@ -20,6 +20,7 @@
 #include "shim/policy/sync_memops.h"
 #include "shim/process/session.h"
 #include "shim/sharing/exports.h"
+#include "shim/sharing/lent.h"
 #include "shim/sites/intern.h"
 #include "shim/sites/site.h"
 #include "shim/sites/tags.h"
@@ -110,6 +111,13 @@ void ms_policy_install(void)
 
 void ms_exports_end(void)
 {
+}
+
+int ms_lent_take(pid_t process, int fd)
+{
+    (void)process;
+    (void)fd;
+    return -1;
 }
 
 _Atomic bool ms_status_on;
