@@ -151,6 +151,8 @@ NAMED = """
         assert inbox.get(timeout=200) == "read"
         answer = pattern(other + 1, mine.numel())
         copy(base + offset, answer.data_ptr(), mine.numel())
+        # From pageable memory it may return before the bytes have arrived.
+        torch.cuda.synchronize()
         outbox.put("written")
         assert inbox.get(timeout=200) == "written"
         good &= torch.equal(mine.cpu(), pattern(first + 1, mine.numel()))

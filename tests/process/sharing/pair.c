@@ -48,6 +48,9 @@ void fill(CUdeviceptr at, size_t bytes, unsigned char value)
         host[i] = (unsigned char)(value + i / 4096 * 7);
     }
     MUST(cuMemcpyHtoD(at, host, bytes));
+    /* From pageable memory it may return before the bytes have arrived, and another process's
+       streams do not wait for this one's (API synchronization behavior). */
+    MUST(cuCtxSynchronize());
     free(host);
 }
 
