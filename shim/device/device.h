@@ -179,6 +179,13 @@ int ms_devices_used(void);
 /* The cap of a device of this size; also before the device is made. */
 uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes);
 
+/* Whether the cap is no less than the device. Then the driver itself refuses what is not there, and
+ * may be asked for what only it knows to be in what it holds already. */
+static inline bool ms_device_is_the_cap(const struct ms_device *device)
+{
+    return atomic_load(&device->budget.cap_bytes) >= device->total_bytes;
+}
+
 /* Whether the pool of this device has this address. Lock-free. */
 bool ms_device_holds(const struct ms_device *device, ms_addr_t addr);
 

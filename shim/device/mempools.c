@@ -214,7 +214,10 @@ bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_
     /* Charges this even if the driver's pool has room: only the driver decides whether it uses that
      * room or grows. */
     if (!ms_device_charge(device, MS_OWNER_FORWARDED, *asked_bytes, true)) {
-        return false;
+        if (!ms_device_is_the_cap(device)) {
+            return false;
+        }
+        *asked_bytes = 0;
     }
     atomic_store_explicit(&device->driver_pools, true, memory_order_relaxed);
     ms_lock_acquire(&pool->lock);

@@ -44,7 +44,8 @@ CUresult ms_mempool_current(struct ms_device *device, struct ms_mempool **out);
 CUresult ms_mempool_of(CUmemoryPool handle, struct ms_mempool **out);
 
 /* Before one of the driver's pools is asked for `bytes`: charges the most that it may take for
- * them, which *asked_bytes gets. False: over the cap. */
+ * them, which *asked_bytes gets; nothing, where there is not that much and the cap is the device.
+ * False: over the cap. */
 bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_bytes);
 
 /* After the driver's answer, whatever it was: corrects the charge to what the driver's pool holds

@@ -55,6 +55,9 @@ static CUresult forward(const struct async_call *call, struct ms_mempool *pool,
         result = call->real(call);
     }
     ms_mempool_correct(pool, asked_bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && fits_apart(call, pool, device, context)) {
+        return ms_forward_alloc(context, MS_CHARGE_ALLOCATION, call->dptr, call->bytes);
+    }
     if (result == CUDA_SUCCESS && pool->ordinal >= 0) {
         ms_note_outside(device, pool, *call->dptr, call->bytes, site);
     }

@@ -85,13 +85,12 @@ static bool cannot_be(const struct ms_forward *forward)
            forward->reason != MS_CHARGE_MANAGED;
 }
 
-/* Which slabs have room only the driver knows. Below the device's own limit it must not be asked:
- * it may take a slab more than the cap allows. */
+/* Which slabs have room only the driver knows. Under a cap it must not be asked: it may take a slab
+ * more than that allows. */
 static bool may_share_slab(const struct ms_forward *forward)
 {
-    const struct ms_device *device = forward->device;
     return forward->taking == MS_TAKING_SLABS && forward->requested_bytes < MS_DRIVER_SLAB_BYTES &&
-           atomic_load(&device->budget.cap_bytes) >= device->total_bytes;
+           ms_device_is_the_cap(forward->device);
 }
 
 CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,

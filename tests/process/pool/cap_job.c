@@ -11,6 +11,7 @@
  *   cap_job second-context served|refused   another context, where blocks have all there is
  *   cap_job slab          small blocks, where the rest of the device is full and only the driver's
  *                         slab of the first of them has room
+ *   cap_job held          a pool of the driver's has all of the device, and room for more blocks
  *   cap_job kept HOW      asks for what is there once a pool of the driver's gives back what it
  *                         keeps for nobody; HOW: block, ordered, managed or chunk
  *   cap_job graph MIB launch|upload   a graph that allocates, beside a block; then what is left
@@ -616,6 +617,23 @@ static void slab(void)
     note_peak();
 }
 
+static void held(void)
+{
+    enum { MOST = 4096 };
+    static CUdeviceptr blocks[MOST];
+    size_t count = 0, total = 0, free_bytes = 0;
+    MUST(cu.cuMemGetInfo(&free_bytes, &total));
+    while (count < MOST && cu.cuMemAllocAsync(&blocks[count], MIB, NULL) == CUDA_SUCCESS) {
+        count++;
+    }
+    note_peak();
+    atomic_store(&refusals, 1);
+    EXPECT(count == free_bytes / MIB);
+    while (count > 0) {
+        MUST(cu.cuMemFreeAsync(blocks[--count], NULL));
+    }
+}
+
 int main(int argc, char **argv)
 {
     size_t total = 0, free_bytes;
@@ -638,6 +656,8 @@ int main(int argc, char **argv)
         apart();
     } else if (strcmp(argv[1], "slab") == 0) {
         slab();
+    } else if (strcmp(argv[1], "held") == 0) {
+        held();
     } else if (strcmp(argv[1], "kept") == 0 && argc == 3) {
         kept(argv[2]);
     } else if (strcmp(argv[1], "graph") == 0 && argc == 4) {

@@ -238,7 +238,13 @@ class Pieces(Pressed):
         self.assertEqual(verdicts, {"cap"})
 
 
-class Slabs(Pressed):
+class WholeDevice(Pressed):
+    """Without a cap below the device, the driver refuses what is not there, and nothing else."""
+
+    def test_a_pool_has_room_though_it_cannot_grow(self) -> None:
+        device = CONTEXT + 64 * MIB
+        self.check(self.press("held", SIMGPU_MEMORY=device, MEMSHIM_POOL="off"), device)
+
     def test_a_small_block_needs_no_slab_of_its_own(self) -> None:
         """The device is full but for a slab of the driver's, which small blocks share."""
         device = CONTEXT + 64 * MIB
