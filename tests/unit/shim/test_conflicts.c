@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What memshim doctor knows to conflict, by the files of a made-up machine and by what is visible.
- * tests/process/spill/test_doctor.py has the signs that are in the environment and in a device's name. */
+ * tests/process/spill/test_doctor.py has the signs that are in the environment and in a device's
+ * name. */
 #include "made_up_root.h"
 #include "shim/cli/doctor/conflicts.h"
 
