@@ -421,7 +421,7 @@ static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct proxy_mappi
     }
     ms_device_check_thresholds(device);
     if (result == CUDA_SUCCESS) {
-        ms_exports_unmapped(device, addr, size);
+        ms_exports_unmapped(addr, size);
         ms_note_given_back(device->ordinal, addr, size);
     }
     return result;
@@ -619,28 +619,31 @@ uint64_t ms_proxies_named_bytes(CUdeviceptr_v2 addr)
     return bytes;
 }
 
-/* The pages of the run, kept until they are let go. The caller frees the list. */
-static CUresult use_run(CUdeviceptr_v2 addr, struct ms_export_page **list, size_t *count)
+/* The pages of the run, kept until they are let go. The caller frees the list, which is null where
+ * the run has a name, *out, already. */
+static CUresult use_run(CUdeviceptr_v2 addr, struct ms_export_page **list, size_t *count,
+                        CUipcMemHandle_v1 *out)
 {
     struct ms_reservation range;
-    CUresult result = CUDA_SUCCESS;
     if (!ms_reservations_at(addr, 1, &range)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     ms_lock_acquire(MS_LOCK(PROXIES));
     const struct mapping_span run = run_locked(addr, &range);
     *count = run.end - run.first;
-    *list = *count > 0 ? calloc(*count, sizeof **list) : NULL;
-    result = *list        ? CUDA_SUCCESS
-             : *count > 0 ? CUDA_ERROR_OUT_OF_MEMORY
-                          : CUDA_ERROR_INVALID_VALUE;
+    const CUdeviceptr_v2 begin = *count > 0 ? mapping_at(run.first)->addr : 0;
+    const bool named = *count > 0 && ms_exports_find_pages(begin, *count, out);
+    *list = *count > 0 && !named ? calloc(*count, sizeof **list) : NULL;
     for (size_t i = 0; i < *count && *list; i++) {
         const struct proxy_mapping *mapping = mapping_at(run.first + i);
-        (*list)[i] = (struct ms_export_page){mapping->page, mapping->addr, mapping->bytes};
+        (*list)[i] = (struct ms_export_page){
+            .page = mapping->page, .addr = mapping->addr, .bytes = mapping->bytes};
         mapping->page->uses++;
     }
     ms_lock_release(MS_LOCK(PROXIES));
-    return result;
+    return *list || named ? CUDA_SUCCESS
+           : *count > 0   ? CUDA_ERROR_OUT_OF_MEMORY
+                          : CUDA_ERROR_INVALID_VALUE;
 }
 
 static ms_status_t visit_page(void *page, const struct ms_chunk_visitor *visitor)
@@ -654,13 +657,34 @@ static void let_page(void *page)
     drop_use(page);
 }
 
-static bool is_mapped(const struct ms_export_page *page)
+/* Whether the page is mapped still. */
+static bool is_mapped_locked(const struct ms_export_page *page) MS_REQUIRES(*MS_LOCK(PROXIES))
 {
-    ms_lock_acquire(MS_LOCK(PROXIES));
     const size_t i = ms_ranges_place(&mappings, page->addr);
-    const bool mapped = i < mappings.count && mapping_at(i)->addr == page->addr &&
-                        mapping_at(i)->page == page->page;
+    return i < mappings.count && mapping_at(i)->addr == page->addr &&
+           mapping_at(i)->page == page->page;
+}
+
+/* Ends the uses of pages that are not taken, but for the last use of a page, which drop_use ends.
+ * False: one of all pages was unmapped meanwhile. */
+static bool let_run(struct ms_export_page *list, size_t count)
+{
+    bool mapped = true;
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    for (size_t i = 0; i < count; i++) {
+        struct proxy_page *page = list[i].page;
+        mapped = is_mapped_locked(&list[i]) && mapped;
+        if (!list[i].taken && page->uses > 1) {
+            page->uses--;
+            list[i].page = NULL;
+        }
+    }
     ms_lock_release(MS_LOCK(PROXIES));
+    for (size_t i = 0; i < count; i++) {
+        if (!list[i].taken && list[i].page) {
+            drop_use(list[i].page);
+        }
+    }
     return mapped;
 }
 
@@ -678,24 +702,22 @@ static bool can_share(const struct ms_device *device, const struct ms_export_pag
 }
 
 /* *gone: a page was unmapped meanwhile. */
-static CUresult name_run(const struct ms_export_page *list, size_t count, CUipcMemHandle_v1 *out,
+static CUresult name_run(struct ms_export_page *list, size_t count, CUipcMemHandle_v1 *out,
                          bool *gone)
 {
     const struct ms_export_pages pages = {list, count, visit_page, let_page};
     struct ms_device *device = ((const struct proxy_page *)list[0].page)->device;
-    bool taken = false;
-    CUresult result = can_share(device, list, count)
-                          ? ms_exports_name_pages(device, &pages, out, &taken)
-                          : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = can_share(device, list, count) ? ms_exports_name_pages(device, &pages, out)
+                                                     : CUDA_ERROR_NOT_SUPPORTED;
     ms_device_check_thresholds(device);
-    for (size_t i = 0; i < count; i++) {
-        const bool mapped = is_mapped(&list[i]);
-        *gone = *gone || !mapped;
-        if (!taken) {
-            drop_use(list[i].page);
-        } else if (!mapped) {
+    *gone = !let_run(list, count);
+    for (size_t i = 0; i < count && *gone; i++) {
+        ms_lock_acquire(MS_LOCK(PROXIES));
+        const bool mapped = !list[i].taken || is_mapped_locked(&list[i]);
+        ms_lock_release(MS_LOCK(PROXIES));
+        if (!mapped) {
             /* Whoever unmapped it may have looked before the name was there. */
-            ms_exports_unmapped(device, list[i].addr, list[i].bytes);
+            ms_exports_unmapped(list[i].addr, list[i].bytes);
         }
     }
     return result;
@@ -709,8 +731,8 @@ CUresult ms_proxies_name(CUdeviceptr_v2 addr, CUipcMemHandle_v1 *out)
         struct ms_export_page *list = NULL;
         size_t count = 0;
         gone = false;
-        result = use_run(addr, &list, &count);
-        if (result == CUDA_SUCCESS) {
+        result = use_run(addr, &list, &count, out);
+        if (list) {
             result = name_run(list, count, out, &gone);
         }
         free(list);

@@ -15,13 +15,20 @@ _Atomic unsigned ms_exports_kept;
 _Atomic unsigned ms_exports_ripe;
 
 static struct ms_export *first MS_GUARDED_BY(*MS_LOCK(SHARING));
+static struct ms_export_part *parts MS_GUARDED_BY(*MS_LOCK(SHARING));
+static uint64_t last_serial MS_GUARDED_BY(*MS_LOCK(SHARING));
 static struct ms_share_key process; /* set before the first export is entered */
 
 static void end(struct ms_export *export)
 {
-    free(export->chunks);
-    free(export->parts);
+    free(export->chunks.list);
     free(export);
+}
+
+static void end_part(struct ms_export_part *part)
+{
+    free(part->chunks.list);
+    free(part);
 }
 
 /* --- the table: SHARING ----------------------------------------------------------------------- */
@@ -30,23 +37,44 @@ static void end(struct ms_export *export)
 static struct ms_export **place_of(const struct ms_device *device, CUdeviceptr_v2 addr)
 {
     struct ms_export **at = &first;
-    while (*at && ((*at)->device != device || (*at)->addr != addr || (*at)->part_count != 0)) {
+    while (*at && ((*at)->device != device || (*at)->addr != addr || (*at)->made != 0)) {
         at = &(*at)->next;
     }
     return at;
 }
 
-/* Whether something of it is to be given back. */
+/* Whether it is to be given back. */
 static bool is_ripe(const struct ms_export *export)
 {
-    return export->holds == 0 && (export->freed || export->unmapped != 0);
+    return export->holds == 0 && export->freed;
 }
 
-static void note_ripe(const struct ms_export *export, bool before)
+static bool part_is_ripe(const struct ms_export_part *part)
 {
-    const bool now = is_ripe(export);
+    return part->holds == 0 && part->died != UINT64_MAX;
+}
+
+static void note_ripe(bool before, bool now)
+{
     atomic_fetch_add(&ms_exports_ripe, now && !before ? 1 : 0);
     atomic_fetch_sub(&ms_exports_ripe, before && !now ? 1 : 0);
+}
+
+/* The pages of the name are those of its range that were mapped when it was made. */
+static bool covers(const struct ms_export *export, const struct ms_export_part *part)
+{
+    return part->page.addr >= export->addr && part->page.addr - export->addr < export->name.bytes &&
+           part->born <= export->made && export->made < part->died;
+}
+
+/* The place of the first part at addr or after it. */
+static struct ms_export_part **part_from(CUdeviceptr_v2 addr) MS_REQUIRES(*MS_LOCK(SHARING))
+{
+    struct ms_export_part **at = &parts;
+    while (*at && (*at)->page.addr < addr) {
+        at = &(*at)->next;
+    }
+    return at;
 }
 
 /* Takes it off the table. Its last holder frees it. */
@@ -64,19 +92,18 @@ static void unlist_locked(struct ms_export **at)
 
 static bool add_chunk(void *ctx, ms_handle_t chunk, uint64_t bytes)
 {
-    struct ms_export *export = ctx;
-    const size_t count = export->chunk_count;
+    struct ms_export_chunks *chunks = ctx;
+    const size_t count = chunks->count;
     if ((count & (count - 1)) == 0) { /* full: the capacity is a power of two */
         const size_t room = count ? 2 * count : 1;
-        struct ms_export_chunk *more = realloc(export->chunks, room * sizeof *more);
+        struct ms_export_chunk *more = realloc(chunks->list, room * sizeof *more);
         if (!more) {
             return false;
         }
-        export->chunks = more;
+        chunks->list = more;
     }
-    export->chunks[export->chunk_count++] =
-        (struct ms_export_chunk){chunk, bytes, export->part_count};
-    export->whole_bytes += bytes;
+    chunks->list[chunks->count++] = (struct ms_export_chunk){chunk, bytes};
+    chunks->bytes += bytes;
     return true;
 }
 
@@ -94,7 +121,7 @@ static CUresult share(struct ms_export *export, uint64_t bytes)
 
 static CUresult describe(struct ms_export *export, CUdeviceptr_v2 addr)
 {
-    const struct ms_chunk_visitor visitor = {.visit = add_chunk, .ctx = export};
+    const struct ms_chunk_visitor visitor = {.visit = add_chunk, .ctx = &export->chunks};
     struct ms_block_info block;
     ms_status_t status =
         ms_pool_pin_chunks(export->device->pool, addr, &visitor, &block, &export->offset_bytes);
@@ -103,6 +130,7 @@ static CUresult describe(struct ms_export *export, CUdeviceptr_v2 addr)
     }
     export->block_id = block.id;
     export->addr = block.addr;
+    export->whole_bytes = export->chunks.bytes;
     return share(export, block.bytes);
 }
 
@@ -179,141 +207,280 @@ static uint64_t bytes_of(const struct ms_export_pages *pages)
     return last->addr + last->bytes - pages->list[0].addr;
 }
 
-/* The name of all these pages, of which none was unmapped since. */
-static const struct ms_export *find_pages_locked(const struct ms_device *device,
-                                                 const struct ms_export_pages *pages)
+/* The name of so many pages from addr on, of which none was unmapped since. */
+static const struct ms_export *named_locked(CUdeviceptr_v2 addr, size_t count)
     MS_REQUIRES(*MS_LOCK(SHARING))
 {
     const struct ms_export *export = first;
-    while (export &&
-           (export->part_count != pages->count || export->device != device ||
-            export->addr != pages->list[0].addr || export->name.bytes != bytes_of(pages) ||
-            export->unmapped != 0 || export->let_go != 0)) {
+    while (export && (export->made == 0 || export->addr != addr || export->pages != count ||
+                      export->mapped != count)) {
         export = export->next;
     }
     return export;
 }
 
-static CUresult describe_pages(struct ms_export *export, const struct ms_export_pages *pages)
+bool ms_exports_find_pages(CUdeviceptr_v2 addr, size_t count, CUipcMemHandle_v1 *out)
 {
-    const struct ms_chunk_visitor visitor = {.visit = add_chunk, .ctx = export};
-    export->parts = calloc(pages->count, sizeof *export->parts);
-    export->let = pages->let;
-    export->addr = pages->list[0].addr;
-    if (!export->parts) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (atomic_load(&ms_exports_count) == 0) {
+        return false;
     }
-    for (size_t i = 0; i < pages->count; i++) {
-        const ms_status_t status = pages->visit(pages->list[i].page, &visitor);
-        if (status != MS_OK) {
-            return ms_result_from(status);
-        }
-        export->parts[i].page = pages->list[i];
-        export->part_count = i + 1;
-    }
-    return share(export, bytes_of(pages));
-}
-
-CUresult ms_exports_name_pages(struct ms_device *device, const struct ms_export_pages *pages,
-                               CUipcMemHandle_v1 *out, bool *taken)
-{
-    *taken = false;
     ms_lock_acquire(MS_LOCK(SHARING));
-    const struct ms_export *known = find_pages_locked(device, pages);
+    const struct ms_export *known = named_locked(addr, count);
     if (known) {
         memcpy(out, &known->name, sizeof known->name);
     }
     ms_lock_release(MS_LOCK(SHARING));
-    if (known) {
-        return CUDA_SUCCESS;
+    return known != NULL;
+}
+
+/* The part of a page that is mapped, at its place or after it; null: it has no name. */
+static struct ms_export_part **mapped_part(struct ms_export_part **at,
+                                           const struct ms_export_page *page)
+    MS_REQUIRES(*MS_LOCK(SHARING))
+{
+    while (*at && ((*at)->page.addr < page->addr ||
+                   ((*at)->page.addr == page->addr && (*at)->died != UINT64_MAX))) {
+        at = &(*at)->next;
     }
-    struct ms_export *export = calloc(1, sizeof *export);
-    if (!export) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    return at;
+}
+
+static bool is_part_of(const struct ms_export_part *part, const struct ms_export_page *page)
+{
+    return part && part->page.addr == page->addr && part->page.page == page->page;
+}
+
+/* Says which of the pages have no name yet; returns how many. */
+static size_t count_fresh(const struct ms_export_pages *pages)
+{
+    size_t fresh = 0;
+    ms_lock_acquire(MS_LOCK(SHARING));
+    struct ms_export_part **at = part_from(pages->list[0].addr);
+    for (size_t i = 0; i < pages->count; i++) {
+        at = mapped_part(at, &pages->list[i]);
+        pages->list[i].taken = !is_part_of(*at, &pages->list[i]);
+        fresh += pages->list[i].taken;
     }
-    export->device = device;
-    CUresult result = describe_pages(export, pages);
-    if (result == CUDA_SUCCESS) {
-        ms_lock_acquire(MS_LOCK(SHARING));
-        known = find_pages_locked(device, pages); /* another thread's counts, if it was faster */
-        *taken = known == NULL;
-        memcpy(out, known ? &known->name : &export->name, sizeof export->name);
-        if (*taken) {
-            list_locked(export);
+    ms_lock_release(MS_LOCK(SHARING));
+    return fresh;
+}
+
+static void end_parts(struct ms_export_part *list)
+{
+    while (list) {
+        struct ms_export_part *part = list;
+        list = part->next;
+        end_part(part);
+    }
+}
+
+/* Makes parts of the pages that have no name yet, in their order. */
+static ms_status_t make_parts(const struct ms_export_pages *pages, struct ms_export_part **out)
+{
+    ms_status_t status = MS_OK;
+    for (size_t i = 0; i < pages->count && status == MS_OK; i++) {
+        if (!pages->list[i].taken) {
+            continue;
         }
-        ms_lock_release(MS_LOCK(SHARING));
+        struct ms_export_part *part = calloc(1, sizeof *part);
+        if (!part) {
+            return MS_ERR_NO_MEMORY;
+        }
+        part->page = pages->list[i];
+        part->let = pages->let;
+        part->died = UINT64_MAX;
+        *out = part;
+        out = &part->next;
+        const struct ms_chunk_visitor visitor = {.visit = add_chunk, .ctx = &part->chunks};
+        status = pages->visit(part->page.page, &visitor);
     }
-    if (!*taken) {
+    return status;
+}
+
+/* Whether each page still is, or can now become, a part. */
+static bool all_there_locked(const struct ms_export_pages *pages) MS_REQUIRES(*MS_LOCK(SHARING))
+{
+    struct ms_export_part **at = part_from(pages->list[0].addr);
+    bool there = true;
+    for (size_t i = 0; i < pages->count && there; i++) {
+        at = mapped_part(at, &pages->list[i]);
+        there = pages->list[i].taken || is_part_of(*at, &pages->list[i]);
+    }
+    return there;
+}
+
+/* Lists the new parts, except those that another thread has listed meanwhile. */
+static void list_parts_locked(const struct ms_export_pages *pages, struct ms_export_part *fresh)
+    MS_REQUIRES(*MS_LOCK(SHARING))
+{
+    const uint64_t serial = ++last_serial;
+    struct ms_export_part **at = part_from(pages->list[0].addr);
+    for (size_t i = 0; i < pages->count; i++) {
+        struct ms_export_page *page = &pages->list[i];
+        at = mapped_part(at, page);
+        if (!page->taken) {
+            continue;
+        }
+        struct ms_export_part *part = fresh;
+        fresh = part->next;
+        page->taken = !is_part_of(*at, page);
+        if (page->taken) {
+            part->born = serial;
+            part->next = *at;
+            *at = part;
+        } else {
+            end_part(part);
+        }
+    }
+}
+
+/* *fresh: parts to be listed; null afterwards, if they were. */
+static CUresult enter_pages(struct ms_export *export, const struct ms_export_pages *pages,
+                            struct ms_export_part **fresh, CUipcMemHandle_v1 *out)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    bool listed = false;
+    ms_lock_acquire(MS_LOCK(SHARING));
+    if (all_there_locked(pages)) {
+        const struct ms_export *known = named_locked(export->addr, pages->count);
+        list_parts_locked(pages, *fresh);
+        *fresh = NULL;
+        listed = known == NULL; /* else another thread's counts, which was faster */
+        memcpy(out, known ? &known->name : &export->name, sizeof export->name);
+        result = CUDA_SUCCESS;
+    }
+    if (listed) {
+        export->made = ++last_serial;
+        list_locked(export);
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    if (!listed) {
         end(export);
     }
     return result;
 }
 
-uint64_t ms_exports_gaps(const struct ms_export *export, size_t first_chunk, size_t count)
+CUresult ms_exports_name_pages(struct ms_device *device, const struct ms_export_pages *pages,
+                               CUipcMemHandle_v1 *out)
 {
-    uint64_t gaps = 0;
-    ms_lock_acquire(MS_LOCK(SHARING));
-    for (size_t i = 0; i < count && export->part_count != 0; i++) {
-        const size_t page = export->chunks[first_chunk + i].page;
-        gaps |= (uint64_t)(export->parts[page].state != MS_PART_MAPPED) << i;
+    struct ms_export_part *fresh = NULL;
+    struct ms_export *export = calloc(1, sizeof *export);
+    if (!export) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    ms_lock_release(MS_LOCK(SHARING));
-    return gaps;
+    *export = (struct ms_export){.device = device,
+                                 .addr = pages->list[0].addr,
+                                 .whole_bytes = bytes_of(pages),
+                                 .pages = pages->count,
+                                 .mapped = pages->count};
+    const ms_status_t status = count_fresh(pages) != 0 ? make_parts(pages, &fresh) : MS_OK;
+    CUresult result = status == MS_OK ? share(export, bytes_of(pages)) : ms_result_from(status);
+    if (result == CUDA_SUCCESS) {
+        result = enter_pages(export, pages, &fresh, out);
+    } else {
+        end(export);
+    }
+    end_parts(fresh);
+    for (size_t i = 0; i < pages->count && result != CUDA_SUCCESS; i++) {
+        pages->list[i].taken = false;
+    }
+    return result;
 }
 
-static void unmap_parts_locked(struct ms_export *export, CUdeviceptr_v2 addr, uint64_t bytes)
+/* ---- what an opener is given */
+
+static size_t add_pieces(const struct ms_export_chunks *chunks, uint64_t at_bytes,
+                         uint64_t from_bytes, struct ms_export_piece *out, size_t count)
 {
-    const bool ripe = is_ripe(export);
-    for (size_t i = 0; i < export->part_count; i++) {
-        struct ms_export_part *part = &export->parts[i];
-        if (part->state == MS_PART_MAPPED && part->page.addr >= addr &&
-            part->page.addr - addr < bytes) {
-            part->state = MS_PART_UNMAPPED;
-            export->unmapped++;
+    for (size_t i = 0; i < chunks->count && count < MS_SHARE_BATCH; i++) {
+        const struct ms_export_chunk *chunk = &chunks->list[i];
+        if (at_bytes >= from_bytes) {
+            out[count++] = (struct ms_export_piece){chunk->handle, at_bytes, chunk->bytes};
+        }
+        at_bytes += chunk->bytes;
+    }
+    return count;
+}
+
+size_t ms_exports_pieces(const struct ms_export *export, uint64_t from_bytes,
+                         struct ms_export_piece *out, uint64_t *next_bytes)
+{
+    size_t count = 0;
+    if (export->made == 0) {
+        count = add_pieces(&export->chunks, 0, from_bytes, out, 0);
+    } else {
+        ms_lock_acquire(MS_LOCK(SHARING));
+        const struct ms_export_part *part = *part_from(export->addr);
+        for (; part && part->page.addr - export->addr < export->name.bytes; part = part->next) {
+            if (part->died == UINT64_MAX && covers(export, part)) {
+                count = add_pieces(&part->chunks, part->page.addr - export->addr, from_bytes, out,
+                                   count);
+            }
+        }
+        ms_lock_release(MS_LOCK(SHARING));
+    }
+    *next_bytes = count == MS_SHARE_BATCH ? out[count - 1].at_bytes + out[count - 1].bytes
+                                          : export->whole_bytes;
+    return count;
+}
+
+/* ---- the end of pages */
+
+/* All names that cover it lose a page. */
+static void unmap_part_locked(struct ms_export_part *part) MS_REQUIRES(*MS_LOCK(SHARING))
+{
+    for (struct ms_export *export = first; export; export = export->next) {
+        if (covers(export, part) && --export->mapped == 0) {
+            export->freed = true;
+            atomic_fetch_add(&ms_exports_kept, 1);
+            note_ripe(false, is_ripe(export));
         }
     }
-    if (!export->freed && export->unmapped + export->let_go == export->part_count) {
-        export->freed = true;
-        atomic_fetch_add(&ms_exports_kept, 1);
-    }
-    note_ripe(export, ripe);
+    part->died = ++last_serial;
+    note_ripe(false, part_is_ripe(part));
 }
 
-void ms_exports_unmapped_slowly(const struct ms_device *device, CUdeviceptr_v2 addr, uint64_t bytes)
+void ms_exports_unmapped_slowly(CUdeviceptr_v2 addr, uint64_t bytes)
 {
     ms_lock_acquire(MS_LOCK(SHARING));
-    for (struct ms_export *export = first; export; export = export->next) {
-        if (export->part_count != 0 && export->device == device) {
-            unmap_parts_locked(export, addr, bytes);
+    struct ms_export_part *part = *part_from(addr);
+    for (; part && part->page.addr - addr < bytes; part = part->next) {
+        if (part->died == UINT64_MAX) {
+            unmap_part_locked(part);
         }
     }
     ms_lock_release(MS_LOCK(SHARING));
     ms_exports_reap();
 }
 
-/* Takes a page that was unmapped and is open nowhere; false: there is none. */
-static bool take_page(void **page, void (**let)(void *))
+/* Takes a page that was unmapped and is open nowhere; null: there is none. */
+static struct ms_export_part *take_part(void)
 {
-    bool found = false;
     ms_lock_acquire(MS_LOCK(SHARING));
-    struct ms_export *export = first;
-    while (export && !(export->holds == 0 && export->unmapped != 0)) {
-        export = export->next;
+    struct ms_export_part **at = &parts;
+    while (*at && !part_is_ripe(*at)) {
+        at = &(*at)->next;
     }
-    for (size_t i = 0; export && i < export->part_count && !found; i++) {
-        struct ms_export_part *part = &export->parts[i];
-        found = part->state == MS_PART_UNMAPPED;
-        if (found) {
-            *page = part->page.page;
-            *let = export->let;
-            part->state = MS_PART_LET;
-            export->let_go++;
-            export->unmapped--;
-            note_ripe(export, true);
-        }
+    struct ms_export_part *part = *at;
+    if (part) {
+        *at = part->next;
+        note_ripe(true, false);
     }
     ms_lock_release(MS_LOCK(SHARING));
-    return found;
+    return part;
+}
+
+/* The name was opened by the first process (by 1), or closed by the last (by -1). */
+static void hold_parts_locked(const struct ms_export *export, int by) MS_REQUIRES(*MS_LOCK(SHARING))
+{
+    struct ms_export_part *part = export->made != 0 ? *part_from(export->addr) : NULL;
+    for (; part && part->page.addr - export->addr < export->name.bytes; part = part->next) {
+        if (covers(export, part)) {
+            const bool ripe = part_is_ripe(part);
+            part->holds += (uint64_t)by;
+            note_ripe(ripe, part_is_ripe(part));
+        }
+    }
 }
 
 /* --- all names -------------------------------------------------------------------------------- */
@@ -337,10 +504,8 @@ struct ms_export *ms_exports_hold(const struct ms_share_key *block)
     if (export && export->freed) {
         export = NULL;
     }
-    if (export) {
-        const bool ripe = is_ripe(export);
-        export->holds++;
-        note_ripe(export, ripe);
+    if (export && export->holds++ == 0) {
+        hold_parts_locked(export, 1);
     }
     ms_lock_release(MS_LOCK(SHARING));
     return export;
@@ -351,8 +516,9 @@ void ms_exports_let(struct ms_export *export)
     ms_lock_acquire(MS_LOCK(SHARING));
     const bool last = --export->holds == 0;
     const bool over = last && !export->listed;
-    if (export->listed) {
-        note_ripe(export, false);
+    if (last) {
+        hold_parts_locked(export, -1);
+        note_ripe(false, export->listed && is_ripe(export));
     }
     ms_lock_release(MS_LOCK(SHARING));
     if (over) {
@@ -393,13 +559,12 @@ bool ms_exports_keep_slowly(const struct ms_device *device, CUdeviceptr_v2 addr)
     return keep;
 }
 
-/* Takes an export that is freed and held by nobody off the table; null: there is none. Its pages
- * were let go before. */
+/* Takes an export that is freed and held by nobody off the table; null: there is none. */
 static struct ms_export *take_ripe(void)
 {
     ms_lock_acquire(MS_LOCK(SHARING));
     struct ms_export **at = &first;
-    while (*at && !((*at)->freed && (*at)->holds == 0 && (*at)->unmapped == 0)) {
+    while (*at && !is_ripe(*at)) {
         at = &(*at)->next;
     }
     struct ms_export *export = *at;
@@ -413,13 +578,13 @@ static struct ms_export *take_ripe(void)
 void ms_exports_reap_slowly(void)
 {
     struct ms_export *export = NULL;
-    void *page = NULL;
-    void (*let)(void *) = NULL;
-    while (take_page(&page, &let)) {
-        let(page);
+    struct ms_export_part *part = NULL;
+    while ((part = take_part()) != NULL) {
+        part->let(part->page.page);
+        end_part(part);
     }
     while ((export = take_ripe()) != NULL) {
-        if (export->part_count == 0) {
+        if (export->made == 0) {
             (void)ms_pool_free(export->device->pool, export->addr, MS_STREAM_DEVICE);
             ms_device_check_thresholds(export->device);
         }
@@ -441,7 +606,7 @@ void ms_exports_prune(struct ms_device *device)
     while (*at) {
         struct ms_export *export = *at;
         /* Pages do not go with a context (cuda.h). */
-        if (export->device != device || export->part_count != 0 || is_there(device, export)) {
+        if (export->device != device || export->made != 0 || is_there(device, export)) {
             at = &export->next;
             continue;
         }

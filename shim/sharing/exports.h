@@ -24,10 +24,11 @@ struct ms_export_page {
     void *page; /* the caller's */
     CUdeviceptr_v2 addr;
     uint64_t bytes;
+    bool taken; /* it has its first name, and is let go once it is unmapped and open nowhere */
 };
 
 struct ms_export_pages {
-    const struct ms_export_page *list; /* in the order of addresses, without a gap */
+    struct ms_export_page *list; /* in the order of addresses, without a gap */
     size_t count;
     /* Pins a page and visits its chunks. They stay behind it until it is let go. MS_ERR_NOT_OURS:
      * it is not mapped any more. */
@@ -36,10 +37,13 @@ struct ms_export_pages {
 };
 
 /* The name of pages of the device's pool, which the caller keeps alive; the same pages have the
- * same name. *taken: the name is new, and each page is let go when it is unmapped and open nowhere.
- * CUDA_ERROR_INVALID_VALUE: a page is not mapped any more. */
+ * same name. Says in the list which pages are taken. CUDA_ERROR_INVALID_VALUE: a page is not mapped
+ * any more. */
 CUresult ms_exports_name_pages(struct ms_device *device, const struct ms_export_pages *pages,
-                               CUipcMemHandle_v1 *out, bool *taken);
+                               CUipcMemHandle_v1 *out);
+
+/* The name of `count` pages from addr on, if they have one; false: they have none. */
+bool ms_exports_find_pages(CUdeviceptr_v2 addr, size_t count, CUipcMemHandle_v1 *out);
 
 /* Whether the handle names memory of this process. */
 bool ms_exports_own(const CUipcMemHandle_v1 *handle);
@@ -62,13 +66,11 @@ static inline enum ms_exports_free ms_exports_freed(const struct ms_device *devi
 
 /* The program has unmapped all pages of the range. Names that covered them are of the others from
  * now on, and end with the last. The caller holds no lock. */
-void ms_exports_unmapped_slowly(const struct ms_device *device, CUdeviceptr_v2 addr,
-                                uint64_t bytes);
-static inline void ms_exports_unmapped(const struct ms_device *device, CUdeviceptr_v2 addr,
-                                       uint64_t bytes)
+void ms_exports_unmapped_slowly(CUdeviceptr_v2 addr, uint64_t bytes);
+static inline void ms_exports_unmapped(CUdeviceptr_v2 addr, uint64_t bytes)
 {
     if (atomic_load_explicit(&ms_exports_count, memory_order_relaxed) != 0) {
-        ms_exports_unmapped_slowly(device, addr, bytes);
+        ms_exports_unmapped_slowly(addr, bytes);
     }
 }
 

@@ -29,7 +29,7 @@ struct import {
     CUdeviceptr_v2 base;        /* of the reservation in which its chunks are mapped */
     struct import_span *mapped; /* by address; one, where the owner has unmapped nothing */
     size_t mapped_count;
-    uint64_t reached_bytes; /* up to where it is mapped so far, or has gaps */
+    uint64_t reached_bytes; /* up to where it is mapped so far */
     uint64_t whole_bytes;   /* of the reservation; 0: none yet */
     uint64_t offset_bytes;  /* offset of the block from base */
     uint64_t opens, id;
@@ -86,17 +86,17 @@ static bool need_span(struct import *import)
     return more != NULL;
 }
 
-static void note_mapped(struct import *import, uint64_t bytes)
+static void note_mapped(struct import *import, uint64_t from, uint64_t bytes)
 {
-    const uint64_t from = import->reached_bytes;
     if (import->mapped_count == 0 || import->mapped[import->mapped_count - 1].to != from) {
         import->mapped[import->mapped_count++] = (struct import_span){from, from};
     }
     import->mapped[import->mapped_count - 1].to = from + bytes;
+    import->reached_bytes = from + bytes;
 }
 
 /* The mapping keeps the chunk alive, so its handle is released. */
-static CUresult map_chunk(struct import *import, int fd, uint64_t bytes)
+static CUresult map_chunk(struct import *import, int fd, uint64_t at, uint64_t bytes)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
     if (!need_span(import)) {
@@ -107,47 +107,45 @@ static CUresult map_chunk(struct import *import, int fd, uint64_t bytes)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = MS_REAL(cuMemMap)(import->base + import->reached_bytes, bytes, 0, chunk, 0);
+    result = MS_REAL(cuMemMap)(import->base + at, bytes, 0, chunk, 0);
     (void)MS_REAL(cuMemRelease)(chunk);
     if (result == CUDA_SUCCESS) {
-        note_mapped(import, bytes);
+        note_mapped(import, at, bytes);
     }
     return result;
 }
 
-/* The descriptors are of the chunks that are no gaps. If there are fewer, this process may open no
- * more files. */
+/* If there are fewer descriptors than the answer says, this process may open no more files. */
 static CUresult map_chunks(struct import *import, const struct ms_share_answer *answer,
-                           uint32_t chunks, const int *fds, size_t count)
+                           const int *fds, size_t count)
 {
     CUresult result = CUDA_SUCCESS;
-    size_t next = 0;
-    for (uint32_t i = 0; i < chunks && result == CUDA_SUCCESS; i++) {
+    for (size_t i = 0; i < answer->count && i < MS_SHARE_BATCH && result == CUDA_SUCCESS; i++) {
+        const uint64_t at = answer->at_bytes[i];
         const uint64_t bytes = answer->chunk_bytes[i];
-        const bool gap = answer->gaps >> i & 1;
-        if (bytes == 0 || bytes > import->whole_bytes - import->reached_bytes) {
+        if (bytes == 0 || at < import->reached_bytes || at > import->whole_bytes ||
+            bytes > import->whole_bytes - at) {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        if (!gap && next == count) {
-            return CUDA_ERROR_OPERATING_SYSTEM;
-        }
-        result = gap ? CUDA_SUCCESS : map_chunk(import, fds[next++], bytes);
-        import->reached_bytes += bytes;
+        result = i < count ? map_chunk(import, fds[i], at, bytes) : CUDA_ERROR_OPERATING_SYSTEM;
     }
     return result;
 }
 
-static CUresult map_batch(struct import *import, uint64_t first, uint32_t chunks)
+/* *from: moves to where the next batch begins. */
+static CUresult map_batch(struct import *import, uint64_t *from)
 {
     struct ms_share_answer answer;
     int fds[MS_SHARE_BATCH];
     size_t count = 0;
-    if (!ms_share_link_ask(import->link, MS_SHARE_CHUNKS, &import->name.block, first, chunks,
-                           &answer, fds, &count)) {
+    if (!ms_share_link_ask(import->link, MS_SHARE_CHUNKS, &import->name.block, *from, &answer, fds,
+                           &count)) {
         return CUDA_ERROR_MAP_FAILED;
     }
-    CUresult result =
-        answer.known ? map_chunks(import, &answer, chunks, fds, count) : CUDA_ERROR_MAP_FAILED;
+    CUresult result = answer.known && answer.next_bytes > *from
+                          ? map_chunks(import, &answer, fds, count)
+                          : CUDA_ERROR_MAP_FAILED;
+    *from = answer.next_bytes;
     for (size_t i = 0; i < count; i++) {
         (void)close(fds[i]);
     }
@@ -176,22 +174,18 @@ static CUresult give_access(const struct import *import)
     return result;
 }
 
-static CUresult map_all(struct import *import, uint64_t chunk_count)
+static CUresult map_all(struct import *import)
 {
     CUdeviceptr_v2 base = 0;
+    uint64_t from = 0;
     CUresult result = MS_REAL(cuMemAddressReserve)(&base, import->whole_bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS) {
         import->whole_bytes = 0;
         return result;
     }
     import->base = base;
-    for (uint64_t first = 0; first < chunk_count && result == CUDA_SUCCESS;
-         first += MS_SHARE_BATCH) {
-        const uint64_t left = chunk_count - first;
-        result = map_batch(import, first, left < MS_SHARE_BATCH ? (uint32_t)left : MS_SHARE_BATCH);
-    }
-    if (result == CUDA_SUCCESS && import->reached_bytes != import->whole_bytes) {
-        result = CUDA_ERROR_MAP_FAILED;
+    while (from < import->whole_bytes && result == CUDA_SUCCESS) {
+        result = map_batch(import, &from);
     }
     return result == CUDA_SUCCESS ? give_access(import) : result;
 }
@@ -214,7 +208,7 @@ static CUresult ask_and_map(struct import *import)
     struct ms_share_answer answer;
     int fds[MS_SHARE_BATCH];
     size_t count = 0;
-    if (!ms_share_link_ask(import->link, MS_SHARE_OPEN, &import->name.block, 0, 0, &answer, fds,
+    if (!ms_share_link_ask(import->link, MS_SHARE_OPEN, &import->name.block, 0, &answer, fds,
                            &count)) {
         /* Its answer may still come. */
         ms_share_link_close_block(import->link, &import->name.block);
@@ -225,7 +219,7 @@ static CUresult ask_and_map(struct import *import)
     }
     import->whole_bytes = answer.whole_bytes;
     import->offset_bytes = answer.offset_bytes;
-    CUresult result = map_all(import, answer.chunk_count);
+    CUresult result = map_all(import);
     if (result != CUDA_SUCCESS) {
         (void)unmap(import);
         ms_share_link_close_block(import->link, &import->name.block);

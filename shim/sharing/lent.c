@@ -76,7 +76,7 @@ int ms_lent_take(pid_t process, int fd)
     ms_lock_acquire(MS_LOCK(IMPORTS));
     struct ms_share_link *link = ms_share_link_use(&key);
     if (link) {
-        if (ms_share_link_ask(link, MS_SHARE_LENT, &key, (uint64_t)fd, 1, &answer, fds, &count) &&
+        if (ms_share_link_ask(link, MS_SHARE_LENT, &key, (uint64_t)fd, &answer, fds, &count) &&
             count == 1) {
             taken = fds[0];
         }

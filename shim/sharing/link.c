@@ -101,24 +101,21 @@ void ms_share_link_leave(struct ms_share_link *link)
 }
 
 static bool send_question(struct ms_share_link *link, enum ms_share_question question,
-                          const struct ms_share_key *block, uint64_t first, uint32_t chunks)
+                          const struct ms_share_key *block, uint64_t from)
 {
-    const struct ms_share_request request = {.serial = ++link->serial,
-                                             .question = question,
-                                             .count = chunks,
-                                             .first = first,
-                                             .block = *block};
+    const struct ms_share_request request = {
+        .serial = ++link->serial, .question = question, .from = from, .block = *block};
     return ms_descriptor_is_ours(&link->socket) &&
            ms_share_send(link->socket.fd, &request, sizeof request, NULL, 0);
 }
 
 bool ms_share_link_ask(struct ms_share_link *link, enum ms_share_question question,
-                       const struct ms_share_key *block, uint64_t first, uint32_t chunks,
+                       const struct ms_share_key *block, uint64_t from,
                        struct ms_share_answer *answer, int *fds, size_t *count)
 {
     const uint64_t deadline_ns = ms_clock_ns() + LONGEST_NS;
     bool ended = false;
-    if (!send_question(link, question, block, first, chunks)) {
+    if (!send_question(link, question, block, from)) {
         return false;
     }
     while (ms_share_receive(link->socket.fd, answer, sizeof *answer, fds, count, deadline_ns,
@@ -135,5 +132,5 @@ bool ms_share_link_ask(struct ms_share_link *link, enum ms_share_question questi
 
 void ms_share_link_close_block(struct ms_share_link *link, const struct ms_share_key *block)
 {
-    (void)send_question(link, MS_SHARE_CLOSE, block, 0, 0);
+    (void)send_question(link, MS_SHARE_CLOSE, block, 0);
 }

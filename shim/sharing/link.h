@@ -17,7 +17,7 @@ void ms_share_link_leave(struct ms_share_link *link);
 /* Asks, and waits for the answer, a second at most. fds: room for MS_SHARE_BATCH descriptors, which
  * the caller owns; *count: how many came. False: no answer. */
 bool ms_share_link_ask(struct ms_share_link *link, enum ms_share_question question,
-                       const struct ms_share_key *block, uint64_t first, uint32_t chunks,
+                       const struct ms_share_key *block, uint64_t from,
                        struct ms_share_answer *answer, int *fds, size_t *count);
 
 /* MS_SHARE_CLOSE. */

@@ -69,35 +69,33 @@ static void open_block(struct connection *connection, const struct ms_share_requ
     connection->holds = hold;
     answer->known = 1;
     answer->offset_bytes = export->offset_bytes;
-    answer->chunk_count = export->chunk_count;
     answer->whole_bytes = export->whole_bytes;
 }
 
-static bool open_chunk(const struct ms_export_chunk *chunk, int *fd)
+static bool open_chunk(CUmemGenericAllocationHandle_v1 chunk, int *fd)
 {
     return MS_REAL(cuMemExportToShareableHandle)(
-               fd, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS;
+               fd, chunk, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS;
 }
 
-/* answer->count: the number of open descriptors. Either all that were asked for, but for gaps, or
- * the answer says that there is no such block. */
+/* answer->count: the number of open descriptors. Either all of a batch, or the answer says that
+ * there is no such block. */
 static void open_chunks(struct connection *connection, const struct ms_share_request *request,
                         struct ms_share_answer *answer, int *fds)
 {
+    struct ms_export_piece pieces[MS_SHARE_BATCH];
     const struct hold *hold = *hold_of(connection, &request->block);
-    if (!hold || request->count > MS_SHARE_BATCH || request->first > hold->export->chunk_count ||
-        request->count > hold->export->chunk_count - request->first) {
+    if (!hold) {
         return;
     }
-    const struct ms_export_chunk *chunks = hold->export->chunks + request->first;
+    const size_t count =
+        ms_exports_pieces(hold->export, request->from, pieces, &answer->next_bytes);
     bool known = true;
-    answer->gaps = ms_exports_gaps(hold->export, request->first, request->count);
-    for (uint32_t i = 0; i < request->count && known; i++) {
-        answer->chunk_bytes[i] = chunks[i].bytes;
-        if (!(answer->gaps >> i & 1)) {
-            known = open_chunk(&chunks[i], &fds[answer->count]);
-            answer->count += known;
-        }
+    for (size_t i = 0; i < count && known; i++) {
+        answer->at_bytes[i] = pieces[i].at_bytes;
+        answer->chunk_bytes[i] = pieces[i].bytes;
+        known = open_chunk(pieces[i].handle, &fds[i]);
+        answer->count += known;
     }
     answer->known = known;
 }
@@ -115,7 +113,7 @@ static bool answer_one(struct connection *connection, const struct ms_share_requ
         open_chunks(connection, request, &answer, fds);
         break;
     case MS_SHARE_LENT:
-        fds[0] = ms_lent_copy(request->first);
+        fds[0] = ms_lent_copy(request->from);
         answer.known = answer.count = fds[0] >= 0;
         break;
     case MS_SHARE_CLOSE: {

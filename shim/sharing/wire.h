@@ -36,17 +36,16 @@ _Static_assert(sizeof(struct ms_share_name) == 64, "CU_IPC_HANDLE_SIZE");
 
 enum ms_share_question {
     MS_SHARE_OPEN,   /* one more hold on the block */
-    MS_SHARE_CHUNKS, /* descriptors of `count` of its chunks, from `first` on, but for those that
-                        the exporter has unmapped */
+    MS_SHARE_CHUNKS, /* descriptors of its chunks from byte `from` on, but for those that the
+                        exporter has unmapped */
     MS_SHARE_CLOSE,  /* one hold less */
-    MS_SHARE_LENT    /* a copy of the descriptor number `first` (lent.h); names no block */
+    MS_SHARE_LENT    /* a copy of the descriptor number `from` (lent.h); names no block */
 };
 
 struct ms_share_request {
     uint64_t serial; /* copied into the answer, so that answers that come too late can be skipped */
-    uint32_t question;
-    uint32_t count;
-    uint64_t first;
+    uint64_t question;
+    uint64_t from;
     struct ms_share_key block;
 };
 
@@ -55,12 +54,10 @@ struct ms_share_answer {
     uint32_t known;        /* 0: no such block (any more) */
     uint32_t count;        /* of descriptors */
     uint64_t offset_bytes; /* where the block begins in its first chunk */
-    uint64_t chunk_count;
-    uint64_t whole_bytes; /* of all its chunks */
-    uint64_t chunk_bytes[MS_SHARE_BATCH];
-    uint64_t gaps; /* bit i: no descriptor, because chunk `first` + i is unmapped */
+    uint64_t whole_bytes;  /* of all its chunks */
+    uint64_t next_bytes;   /* where to go on; whole_bytes: that was all */
+    uint64_t at_bytes[MS_SHARE_BATCH], chunk_bytes[MS_SHARE_BATCH]; /* of each descriptor */
 };
-_Static_assert(MS_SHARE_BATCH <= 64, "one bit of gaps each");
 
 bool ms_share_key_equal(const struct ms_share_key *a, const struct ms_share_key *b);
 

@@ -37,15 +37,20 @@ static CUdeviceptr page_at(const struct segment *segment, unsigned i)
     return segment->at + i * PAGE;
 }
 
-static void add_page(struct segment *segment, unsigned i)
+static void add_page_at(CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle *page)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .requestedHandleTypes =
                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    MUST(torch_create(&segment->pages[i], PAGE, &prop));
-    MUST(torch_map(page_at(segment, i), PAGE, 0, segment->pages[i]));
-    MUST(torch_access(page_at(segment, i), PAGE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    MUST(torch_create(page, bytes, &prop));
+    MUST(torch_map(at, bytes, 0, *page));
+    MUST(torch_access(at, bytes, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+}
+
+static void add_page(struct segment *segment, unsigned i)
+{
+    add_page_at(page_at(segment, i), PAGE, &segment->pages[i]);
 }
 
 static void drop_page(const struct segment *segment, unsigned i)
@@ -414,6 +419,111 @@ static void moving_opener(void)
     moving(100, 3);
 }
 
+/* ---- long: each page of a segment has a tensor, and each tensor a name. IPC_PAGES says how many
+ * there are, IPC_OPENED how many of the names are opened; says what each part took. */
+
+#define SMALL_PAGE (2 * MIB)
+
+static unsigned long_pages(void)
+{
+    const char *pages = getenv("IPC_PAGES");
+    return pages ? (unsigned)strtoul(pages, NULL, 10) : 1000;
+}
+
+static size_t resident_bytes(void)
+{
+    unsigned long whole = 0;
+    unsigned long resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    EXPECT(file != NULL && fscanf(file, "%lu %lu", &whole, &resident) == 2);
+    (void)fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void say_cost(const char *of, double begin, size_t resident)
+{
+    (void)fprintf(stderr, "%s: %.2f s, %ld MiB\n", of, seconds() - begin,
+                  ((long)resident_bytes() - (long)resident) / (long)MIB);
+}
+
+static CUdeviceptr open_long(unsigned count, CUmemGenericAllocationHandle *pages)
+{
+    CUdeviceptr at = 0;
+    (void)torch_settings();
+    use_device();
+    MUST(cuMemAddressReserve(&at, (count + 1) * SMALL_PAGE, 0, 0, 0));
+    for (unsigned i = 0; i < count; i++) {
+        add_page_at(at + i * SMALL_PAGE, SMALL_PAGE, &pages[i]);
+        torch_born(0, at + i * SMALL_PAGE, MIB);
+        MUST(cuMemsetD8(at + i * SMALL_PAGE, (unsigned char)i, 4096));
+    }
+    return at;
+}
+
+static void long_owner(void)
+{
+    const unsigned count = long_pages();
+    CUmemGenericAllocationHandle *pages = calloc(count + 1, sizeof *pages);
+    EXPECT(pages != NULL);
+    const CUdeviceptr at = open_long(count, pages);
+    size_t resident = resident_bytes();
+    double begin = seconds();
+    for (unsigned i = 0; i < count; i++) {
+        const CUipcMemHandle name = name_of(at + i * SMALL_PAGE);
+        EXPECT(i % 64 != 0 || same(name, name_of(at + i * SMALL_PAGE + 512)));
+    }
+    say_cost("naming", begin, resident);
+    EXPECT(resident_bytes() < resident + 8 * MIB); /* not a list of all pages in each name */
+    begin = seconds();
+    for (unsigned i = 0; i < count; i++) {
+        const struct offer made = {
+            .handle = name_of(at + i * SMALL_PAGE), .bytes = 4096, .value = (unsigned char)i};
+        tell(&made, sizeof made);
+    }
+    say_cost("naming again", begin, resident);
+    await_go();
+    begin = seconds();
+    add_page_at(at + count * SMALL_PAGE, SMALL_PAGE, &pages[count]);
+    say_cost("growing", begin, resident);
+    begin = seconds();
+    MUST(cuCtxSynchronize());
+    for (unsigned i = 0; i <= count; i++) {
+        MUST(torch_unmap(at + i * SMALL_PAGE, SMALL_PAGE));
+        MUST(torch_release(pages[i]));
+    }
+    say_cost("unmapping", begin, resident);
+    free(pages);
+}
+
+static void long_opener(void)
+{
+    const unsigned count = long_pages();
+    const char *most = getenv("IPC_OPENED");
+    const unsigned opened = most ? (unsigned)strtoul(most, NULL, 10) : count;
+    CUdeviceptr *open = calloc(count, sizeof *open);
+    struct offer taken;
+    unsigned char first = 0;
+    EXPECT(open != NULL);
+    use_device();
+    const size_t resident = resident_bytes();
+    const double begin = seconds();
+    for (unsigned i = 0; i < count; i++) {
+        hear(&taken, sizeof taken);
+        if (i < opened) {
+            MUST(cuIpcOpenMemHandle(&open[i], taken.handle, FLAGS));
+            MUST(cuMemcpyDtoH(&first, open[i], 1));
+            EXPECT(first == taken.value);
+        }
+    }
+    say_cost("opening", begin, resident);
+    for (unsigned i = 0; i < opened; i++) {
+        MUST(cuIpcCloseMemHandle(open[i]));
+    }
+    say_cost("opening and closing", begin, resident);
+    free(open);
+    say_go();
+}
+
 /* ---- chosen: the user switched expandable segments on, and the driver's own answer stands */
 
 static void chosen_owner(void)
@@ -520,7 +630,8 @@ static const struct pair scenarios[] = {
     {"plain", plain_owner, plain_opener},          {"grown", grown_owner, grown_opener},
     {"shrunk", shrunk_owner, shrunk_opener},       {"kept", kept_owner, kept_opener},
     {"changing", changing_owner, changing_opener}, {"moving", moving_owner, moving_opener},
-    {"chosen", chosen_owner, chosen_opener},       {"lent", lent_owner, lent_opener}};
+    {"long", long_owner, long_opener},             {"chosen", chosen_owner, chosen_opener},
+    {"lent", lent_owner, lent_opener}};
 
 int main(int argc, char **argv)
 {

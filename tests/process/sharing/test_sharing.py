@@ -114,6 +114,9 @@ class Pages(Pair):
     def test_unmapped_while_open(self) -> None:
         self.hold("kept", MEMSHIM_LIMIT="512MiB")
 
+    def test_each_page_of_many_has_a_name(self) -> None:
+        self.hold("long", IPC_OPENED=4)
+
     def test_while_pages_come_and_go(self) -> None:
         self.hold("changing")
 
