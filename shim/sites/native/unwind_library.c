@@ -3,8 +3,10 @@
 #include "shim/sites/native/unwind_library.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -61,6 +63,26 @@ static void set_caching(void *library)
     }
 }
 
+/* libunwind keeps a pipe, from its set-up on. Where the program has closed its standard streams it
+ * would get their numbers, and who prints there would fill it and wait for ever. */
+static void set_up(void *library)
+{
+    int held[STDERR_FILENO + 1];
+    int count = 0;
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO) {
+        held[count++] = fd;
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    }
+    set_caching(library);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    while (count > 0) {
+        (void)close(held[--count]);
+    }
+}
+
 bool ms_unwind_library_open(void)
 {
     int before = NOT_YET;
@@ -68,7 +90,7 @@ bool ms_unwind_library_open(void)
         void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
         bool usable = library != NULL && find_functions(library);
         if (usable) {
-            set_caching(library);
+            set_up(library);
         }
         atomic_store_explicit(&opened, usable ? OPEN : MISSING, memory_order_release);
     }

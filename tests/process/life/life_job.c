@@ -188,6 +188,19 @@ static void file_as_stderr(void)
     MUST(unlink("data"));
 }
 
+/* Who prints there would fill a pipe that nobody reads, and wait for ever. */
+static void no_pipe_as_standard_stream(void)
+{
+    struct stat status;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        MUST(close(fd));
+    }
+    use_device();
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        EXPECT(fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode));
+    }
+}
+
 /* The program's own stderr: lines follow it. */
 static void redirected_stderr(void)
 {
@@ -371,6 +384,8 @@ int main(int argc, char **argv)
     } else if (strcmp(scenario, "stderr-closed") == 0) {
         MUST(close(STDERR_FILENO));
         file_as_stderr();
+    } else if (strcmp(scenario, "standard-streams-closed") == 0) {
+        no_pipe_as_standard_stream();
     } else if (strcmp(scenario, "stderr-redirected") == 0) {
         redirected_stderr();
     } else if (strcmp(scenario, "elsewhere") == 0) {

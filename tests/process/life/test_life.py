@@ -145,6 +145,10 @@ class Life(ProcessTest):
         self.run_under_shim(*command, cwd=self.folder).check()
         self.assertIn("memshim: version", (self.folder / "log").read_text())
 
+    def test_standard_streams_closed(self) -> None:
+        """As daemons do. None of memshim's descriptors takes their place, nor one of libunwind's."""
+        self.scenario("standard-streams-closed", 1)
+
     def test_nobody_reads_stderr(self) -> None:
         """The line's write meets a pipe without a reader, which ends a process by a signal."""
         reader, writer = os.pipe()
