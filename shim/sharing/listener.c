@@ -84,13 +84,14 @@ static void open_chunks(struct connection *connection, const struct ms_share_req
                         struct ms_share_answer *answer, int *fds)
 {
     struct ms_export_piece pieces[MS_SHARE_BATCH];
+    uint64_t next_bytes = 0;
     const struct hold *hold = *hold_of(connection, &request->block);
     if (!hold) {
         return;
     }
-    const size_t count =
-        ms_exports_pieces(hold->export, request->from, pieces, &answer->next_bytes);
+    const size_t count = ms_exports_pieces(hold->export, request->from, pieces, &next_bytes);
     bool known = true;
+    answer->next_bytes = next_bytes;
     for (size_t i = 0; i < count && known; i++) {
         answer->at_bytes[i] = pieces[i].at_bytes;
         answer->chunk_bytes[i] = pieces[i].bytes;
