@@ -318,10 +318,10 @@ static void list_parts_locked(const struct ms_export_pages *pages, struct ms_exp
     for (size_t i = 0; i < pages->count; i++) {
         struct ms_export_page *page = &pages->list[i];
         at = mapped_part(at, page);
-        if (!page->taken) {
+        struct ms_export_part *part = page->taken ? fresh : NULL; /* one for each taken page */
+        if (!part) {
             continue;
         }
-        struct ms_export_part *part = fresh;
         fresh = part->next;
         page->taken = !is_part_of(*at, page);
         if (page->taken) {

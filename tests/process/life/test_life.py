@@ -146,7 +146,7 @@ class Life(ProcessTest):
         self.assertIn("memshim: version", (self.folder / "log").read_text())
 
     def test_standard_streams_closed(self) -> None:
-        """As daemons do. None of memshim's descriptors takes their place, nor one of libunwind's."""
+        """As by daemons: no descriptor of memshim's or libunwind's takes their place."""
         self.scenario("standard-streams-closed", 1)
 
     def test_nobody_reads_stderr(self) -> None:

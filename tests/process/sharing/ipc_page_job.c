@@ -626,12 +626,15 @@ static void lent_opener(void)
     say_go();
 }
 
-static const struct pair scenarios[] = {
-    {"plain", plain_owner, plain_opener},          {"grown", grown_owner, grown_opener},
-    {"shrunk", shrunk_owner, shrunk_opener},       {"kept", kept_owner, kept_opener},
-    {"changing", changing_owner, changing_opener}, {"moving", moving_owner, moving_opener},
-    {"long", long_owner, long_opener},             {"chosen", chosen_owner, chosen_opener},
-    {"lent", lent_owner, lent_opener}};
+static const struct pair scenarios[] = {{"plain", plain_owner, plain_opener},
+                                        {"grown", grown_owner, grown_opener},
+                                        {"shrunk", shrunk_owner, shrunk_opener},
+                                        {"kept", kept_owner, kept_opener},
+                                        {"changing", changing_owner, changing_opener},
+                                        {"moving", moving_owner, moving_opener},
+                                        {"long", long_owner, long_opener},
+                                        {"chosen", chosen_owner, chosen_opener},
+                                        {"lent", lent_owner, lent_opener}};
 
 int main(int argc, char **argv)
 {
