@@ -33,6 +33,11 @@ TESTS = """
             with (HERE / "began").open("a") as began:
                 began.write(f"{self._testMethodName} {'with' if UNDER else 'without'}\\n")
 
+        def run(self, result=None):
+            super().run(result)
+            if (HERE / "stops").exists() and not UNDER:
+                result.stop()
+
         def test_1_alike(self):
             pass
 
@@ -100,6 +105,11 @@ class CutOff(unittest.TestCase):
         (self.folder / "fall").touch()
         process = self.start()
         said, _ = process.communicate(timeout=harness.TIMEOUT_S)
+        self.assertIn("cuda | default | 4 tests, 3 pass without, 2 with, 2 both ways", said)
+
+    def test_a_suite_that_stops_goes_on(self) -> None:
+        (self.folder / "stops").touch()
+        said, _ = self.start().communicate(timeout=harness.TIMEOUT_S)
         self.assertIn("cuda | default | 4 tests, 3 pass without, 2 with, 2 both ways", said)
 
     def test_a_memshim_that_is_not_there_is_no_side(self) -> None:
