@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "shim/driver/caller.h"
+#include "shim/driver/elf.h"
 #include "shim/driver/next_dlsym.h"
 #include "shim/frameworks/torch_settings.h"
 #include "shim/process/log.h"
@@ -31,10 +32,22 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     pid_t process;
 } opened = {.fd = -1};
 
+static long make_no_call(long number, long a, long b, long c, long d, long e, long f)
+{
+    (void)number, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+    errno = ENOSYS;
+    return -1;
+}
+
+/* Read from the C library itself where nothing can be looked up (next_dlsym.c). */
 void ms_torch_descriptors_begin(void)
 {
-    atomic_store_explicit(&next, (syscall_t)ms_real_dlsym(RTLD_NEXT, "syscall"),
-                          memory_order_relaxed);
+    struct ms_loaded_elf elf;
+    syscall_t found = (syscall_t)ms_real_dlsym(RTLD_NEXT, "syscall");
+    if (found == NULL && ms_elf_of_start("libc.so.6", &elf)) {
+        found = (syscall_t)ms_elf_function(&elf, "syscall");
+    }
+    atomic_store_explicit(&next, found != NULL ? found : make_no_call, memory_order_relaxed);
 }
 
 static bool is_missing_or_barred(int error)
