@@ -6,6 +6,7 @@
 
 #include "allocator/arenas/proxies.h"
 #include "allocator/backing/granules.h"
+#include "allocator/base/assert.h"
 #include "allocator/pool_check.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/block.h"
@@ -392,7 +393,14 @@ static bool books_hold(struct ms_pool *pool, bool at_rest, char *why, size_t why
 
 bool ms_pool_books_hold(struct ms_pool *pool)
 {
-    return books_hold(pool, false, NULL, 0);
+    char why[200] = "";
+    const bool hold = books_hold(pool, false, why, sizeof why);
+#ifdef MEMSHIM_CHECKS
+    if (!hold) {
+        ms_check_say("memshim: the pool's books: %s\n", why);
+    }
+#endif
+    return hold;
 }
 
 bool ms_pool_is_valid(ms_pool_t *pool, char *why, size_t why_bytes)

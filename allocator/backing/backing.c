@@ -8,8 +8,8 @@
 #include "allocator/space/range.h"
 #include "allocator/space/tiling.h"
 
-ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment *segment,
-                                   uint64_t from, uint64_t to)
+ms_status_t ms_backing_give_access(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                   uint64_t to)
 {
     ms_addr_t addr = segment->base + from * pool->granule_bytes;
     uint64_t bytes = (to - from) * pool->granule_bytes;
@@ -21,6 +21,9 @@ ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment
                                              .owner = MS_OWNER_POOL,
                                              .addr = addr,
                                              .bytes = bytes});
+        if (segment->granules != NULL) {
+            ms_granules_backed(pool, segment, from, to);
+        }
         ms_state_release(pool);
     }
     return status;
@@ -252,7 +255,6 @@ static ms_status_t fill_hole(struct ms_pool *pool, struct ms_segment *segment, u
     }
     ms_state_acquire(pool);
     pool->count.holes_backed += chunks;
-    ms_granules_backed(pool, segment, from, to);
     ms_state_release(pool);
     return MS_OK;
 }

@@ -48,8 +48,12 @@ ms_status_t ms_backing_visit(const struct ms_pool *pool, const struct ms_segment
 ms_status_t ms_backing_map(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                            struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
-ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment *segment,
-                                   uint64_t from, uint64_t to) MS_REQUIRES(ms_growth_role)
+
+/* Makes the mapped slots [from, to) accessible: their granules have their backing from then on. A
+ * block may have become an arena while its chunks were exchanged, and its granules, whose slots
+ * were empty, unbacked. */
+ms_status_t ms_backing_give_access(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                   uint64_t to) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 /* Unmaps neighbouring chunks in one call, and emits events; the caller updates slots and lists. */
 ms_status_t ms_backing_unmap(struct ms_pool *pool, struct ms_chunk *const *chunks, size_t count)

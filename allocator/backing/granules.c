@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps what arenas know of each granule: see struct ms_granule. */
 #include "allocator/backing/granules.h"
+#include "allocator/base/assert.h"
 #include "allocator/base/containers/pages.h"
 #include "allocator/pool_state.h"
 
@@ -68,6 +69,7 @@ static bool quiet(const struct ms_granule *granule)
 
 static void owe(struct ms_pool *pool, struct ms_granule *granule) MS_REQUIRES(ms_state_role)
 {
+    MS_ASSERT(!granule->unbacked);
     granule->unbacked = true;
     granule->asks = true;
     granule->arena->unbacked_bytes += pool->granule_bytes;
@@ -77,6 +79,7 @@ static void owe(struct ms_pool *pool, struct ms_granule *granule) MS_REQUIRES(ms
 
 static void owe_no_more(struct ms_pool *pool, struct ms_granule *granule) MS_REQUIRES(ms_state_role)
 {
+    MS_ASSERT(granule->unbacked == true);
     granule->unbacked = false;
     granule->asks = granule->on_host;
     granule->refused = false;

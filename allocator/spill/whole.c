@@ -8,7 +8,6 @@
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/chunks.h"
-#include "allocator/backing/granules.h"
 #include "allocator/backing/wait.h"
 #include "allocator/pool_state.h"
 #include "allocator/spill/move.h"
@@ -187,9 +186,6 @@ static ms_status_t exchange(struct ms_pool *pool, struct whole_place *place)
     for (int turn = 0; turn < TURNS; turn++) {
         if (put_new(pool, place)) {
             add_spares(pool, place->parts);
-            ms_state_acquire(pool);
-            ms_granules_backed(pool, place->segment, place->from, place->to);
-            ms_state_release(pool);
             return MS_OK;
         }
         if (put_old(pool, place)) {

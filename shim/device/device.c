@@ -381,72 +381,74 @@ bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns)
     return released != 0;
 }
 
-/* The pool gives back only as much as this asks for. What it keeps, it need not create again. */
-static bool room_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
-                            bool may_wait)
-{
-    if (device->pool) {
-        (void)ms_pool_make_room(device->pool, bytes, may_wait);
-    }
-    return ms_budget_charge(&device->budget, owner, bytes);
-}
-
 struct charge {
     struct ms_device *device;
-    enum ms_owner owner;
     uint64_t bytes;
+    enum ms_owner owner;
+    bool aside; /* earmarked, and charged to nobody */
 };
+
+static bool take(const struct charge *of)
+{
+    struct ms_budget *budget = &of->device->budget;
+    return of->aside ? ms_budget_earmark(budget, of->bytes)
+                     : ms_budget_charge(budget, of->owner, of->bytes);
+}
+
+/* The pool gives back only as much as this asks for. What it keeps, it need not create again. */
+static bool room_and_take(const struct charge *of, bool may_wait)
+{
+    if (of->device->pool) {
+        (void)ms_pool_make_room(of->device->pool, of->bytes, may_wait);
+    }
+    return take(of);
+}
 
 static ms_status_t attempt(void *ctx, bool may_wait)
 {
-    const struct charge *of = ctx;
-    return room_and_charge(of->device, of->owner, of->bytes, may_wait) ? MS_OK : MS_ERR_NO_MEMORY;
+    return room_and_take(ctx, may_wait) ? MS_OK : MS_ERR_NO_MEMORY;
 }
 
-static bool charge_in_group(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
-                            bool may_wait)
+static bool take_in_group(struct charge *of, bool may_wait)
 {
-    struct charge ctx = {.device = device, .owner = owner, .bytes = bytes};
     const struct ms_group_climb climb = {
-        .attempt = attempt, .ctx = &ctx, .bytes = bytes, .may_wait = may_wait};
-    return ms_device_policy()->group_climb(device, &climb) == MS_OK;
+        .attempt = attempt, .ctx = of, .bytes = of->bytes, .may_wait = may_wait};
+    return ms_device_policy()->group_climb(of->device, &climb) == MS_OK;
 }
 
-static bool fit(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
+static bool fit(struct charge *of, bool may_wait)
 {
-    bool charged = ms_budget_charge(&device->budget, owner, bytes);
-    if (!charged && bytes <= atomic_load(&device->budget.cap_bytes)) {
-        charged = room_and_charge(device, owner, bytes, false);
-        if (!charged && ms_device_give_back(device)) {
-            charged = room_and_charge(device, owner, bytes, false);
+    struct ms_device *device = of->device;
+    bool taken = take(of);
+    if (!taken && of->bytes <= atomic_load(&device->budget.cap_bytes)) {
+        taken = room_and_take(of, false);
+        if (!taken && ms_device_give_back(device)) {
+            taken = room_and_take(of, false);
         }
-        if (!charged) {
+        if (!taken) {
             (void)ms_device_make_room(device, 0);
-            charged = device->group != NULL ? charge_in_group(device, owner, bytes, may_wait)
-                                            : room_and_charge(device, owner, bytes, may_wait);
+            taken =
+                device->group != NULL ? take_in_group(of, may_wait) : room_and_take(of, may_wait);
         }
     }
-    return charged;
+    return taken;
 }
 
 bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
 {
-    const bool charged = fit(device, owner, bytes, may_wait);
+    struct charge charge = {.device = device, .owner = owner, .bytes = bytes};
+    const bool charged = fit(&charge, may_wait);
     if (charged) {
         ms_device_check_thresholds(device);
     }
     return charged;
 }
 
-/* Charged for a moment, but never to contexts: nobody has the bytes yet, so that looks like
- * overhead that there is not (overhead.c). */
+/* Nobody has the bytes yet: a charge would look like overhead that there is not (overhead.c). */
 bool ms_device_set_aside(struct ms_device *device, uint64_t bytes)
 {
-    const bool charged = fit(device, MS_OWNER_FORWARDED, bytes, true);
-    if (charged) {
-        ms_budget_earmark_charged(&device->budget, MS_OWNER_FORWARDED, bytes);
-    }
-    return charged;
+    struct charge charge = {.device = device, .bytes = bytes, .aside = true};
+    return fit(&charge, true);
 }
 
 void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t bytes)

@@ -16,6 +16,7 @@
 #define LEVELS_MAX 8 /* of child graphs in child graphs */
 
 static _Atomic bool any_allocates; /* on any device */
+static _Atomic uint64_t changes_begun, changes_ended;
 
 static uint64_t asked_by_graph(CUgraph graph, int ordinal, int level);
 
@@ -89,6 +90,25 @@ static bool ask(const struct ms_device *device, CUgraphMem_attribute attribute, 
                      CUDA_SUCCESS;
     *bytes = answer;
     return known;
+}
+
+void ms_graph_memory_change_begins(void)
+{
+    atomic_fetch_add(&changes_begun, 1);
+}
+
+void ms_graph_memory_change_ends(void)
+{
+    atomic_fetch_add(&changes_ended, 1);
+}
+
+/* Those that have ended are read first: if it is as many, none was under way then. */
+uint64_t ms_graph_memory_changes(bool *under_way)
+{
+    const uint64_t ended = atomic_load(&changes_ended);
+    const uint64_t begun = atomic_load(&changes_begun);
+    *under_way = begun != ended;
+    return begun;
 }
 
 uint64_t ms_graph_memory_held(const struct ms_device *device)

@@ -52,6 +52,14 @@ void ms_graph_memory_came(const struct ms_graph_room *room, CUresult result);
  * cuDeviceGraphMemTrim). */
 void ms_graph_memory_trimmed(CUdevice device);
 
+/* Around each call of the program that may change what the driver holds for graphs: a launch or an
+ * upload of a graph that allocates, a graph's end, or a trim. Lock-free. */
+void ms_graph_memory_change_begins(void);
+void ms_graph_memory_change_ends(void);
+
+/* How many of these calls have begun. *under_way: whether one of them has not ended. Lock-free. */
+uint64_t ms_graph_memory_changes(bool *under_way);
+
 /* What the driver holds for graphs now; 0 where it does not say, or no graph of the program
  * allocates. */
 uint64_t ms_graph_memory_held(const struct ms_device *device);

@@ -18,6 +18,10 @@
 #define SAMPLES          4
 #define SAMPLES_APART_NS 1000000
 
+/* For a moment in which no thread launches a graph that allocates. */
+#define GRAPH_TRIES          32
+#define GRAPH_TRIES_APART_NS 50000
+
 /* Contexts of current devices and drivers take 250 to 600 MiB. This guess is only used if neither
  * the driver nor NVML could be asked before the context existed. */
 #define GUESS_BYTES (512ULL << 20)
@@ -58,20 +62,33 @@ static bool used_by_own(struct ms_device *device, uint64_t *own_bytes)
 
 typedef bool ask_used(struct ms_device *device, uint64_t *used_bytes);
 
-/* What is in use, without what the driver holds for graphs. If that changes while the one answer
- * and the other are got, both are asked for again. */
+/* Whether both answers, what is in use and what the driver holds for graphs, are of one moment: no
+ * call that may change the latter was under way meanwhile. */
+static bool asked_at_once(struct ms_device *device, ask_used *ask, uint64_t *used_bytes,
+                          uint64_t *held_bytes, bool *known)
+{
+    bool changing = false;
+    bool changes = false;
+    const uint64_t before = ms_graph_memory_changes(&changing);
+    *known = ask(device, used_bytes);
+    *held_bytes = ms_graph_memory_held(device);
+    return ms_graph_memory_changes(&changes) == before && !changing;
+}
+
+/* What is in use, without what the driver holds for graphs. False: not known, also if other threads
+ * keep changing the latter. */
 static bool ask_without_graphs(struct ms_device *device, ask_used *ask, uint64_t *used_bytes)
 {
-    uint64_t held = ms_graph_memory_held(device);
     bool known = false;
-    bool steady = false;
-    for (int i = 0; i < SAMPLES && !steady; i++) {
-        const uint64_t before = held;
-        known = ask(device, used_bytes);
-        held = ms_graph_memory_held(device);
-        steady = !known || held == before;
+    uint64_t held_bytes = 0;
+    int tries = 0;
+    while (!asked_at_once(device, ask, used_bytes, &held_bytes, &known)) {
+        if (!known || ++tries == GRAPH_TRIES) {
+            return false;
+        }
+        ms_nap(GRAPH_TRIES_APART_NS);
     }
-    *used_bytes = ms_less(*used_bytes, held);
+    *used_bytes = ms_less(*used_bytes, held_bytes);
     return known;
 }
 

@@ -6,7 +6,8 @@
  * is an estimate, because it includes what other processes take and give back at the same moment.
  * So it is limited to what is plausible, errs on the side of charging, and is checked again later
  * (ms_overhead_give_back). What the driver holds for graphs is left out of all figures: it comes
- * and goes with other threads' launches, and is charged by itself (graph_memory.h). */
+ * and goes with other threads' launches, and is charged by itself (graph_memory.h). While other
+ * threads change it all the time nothing is measured. */
 #ifndef MEMSHIM_SHIM_DEVICE_OVERHEAD_H
 #define MEMSHIM_SHIM_DEVICE_OVERHEAD_H
 

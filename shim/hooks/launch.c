@@ -348,25 +348,50 @@ ms_serve_cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 
 typedef CUresult send_graph(CUgraphExec exec, CUstream stream);
 
-/* What the graph's allocations took is charged before the rest is measured. */
-static CUresult watched(send_graph *send, CUgraphExec exec, CUstream stream)
+/* What the graph's allocations took is charged at once. */
+static CUresult sent(send_graph *send, CUgraphExec exec, CUstream stream, bool allocates)
 {
-    WATCHED(MS_CHARGE_GRAPH, ms_graph_memory_launched(MS_GATED(send(exec, stream))), NULL);
+    if (!allocates) {
+        return ms_graph_memory_launched(MS_GATED(send(exec, stream)));
+    }
+    ms_graph_memory_change_begins();
+    const CUresult result = MS_GATED(send(exec, stream));
+    ms_graph_memory_change_ends();
+    return ms_graph_memory_launched(result);
+}
+
+/* The first time: the driver takes memory for more than the graph's allocations. */
+static CUresult watched(send_graph *send, CUgraphExec exec, CUstream stream, bool allocates)
+{
+    WATCHED(MS_CHARGE_GRAPH, sent(send, exec, stream, allocates), NULL);
+}
+
+static CUresult sent_or_again(send_graph *send, CUgraphExec exec, CUstream stream)
+{
+    bool retried = false;
+    CUresult result;
+    do {
+        result = sent(send, exec, stream, true);
+    } while (again(&retried, result));
+    return result;
 }
 
 /* An upload or a launch with which the graph's allocations get their memory. */
-static CUresult supplied(send_graph *send, CUgraphExec exec, CUstream stream)
+static CUresult supplied(send_graph *send, CUgraphExec exec, CUstream stream, bool first)
 {
     const struct ms_graph_room room = ms_graph_memory_expect(exec);
-    const CUresult result = watched(send, exec, stream);
+    const CUresult result =
+        first ? watched(send, exec, stream, true) : sent_or_again(send, exec, stream);
     ms_graph_memory_came(&room, result);
     return result;
 }
 
 static CUresult upload(send_graph *send, CUgraphExec exec, CUstream stream)
 {
-    return ms_graph_memory_of(exec) == MS_GRAPH_MEMORY_LACKS ? supplied(send, exec, stream)
-                                                             : watched(send, exec, stream);
+    const enum ms_graph_memory memory = ms_graph_memory_of(exec);
+    return memory == MS_GRAPH_MEMORY_LACKS
+               ? supplied(send, exec, stream, true)
+               : watched(send, exec, stream, memory != MS_GRAPH_MEMORY_NONE);
 }
 
 CUresult ms_serve_cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
@@ -381,7 +406,10 @@ CUresult ms_serve_cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 
 static CUresult destroy_graph(void *graph)
 {
-    return MS_REAL(cuGraphExecDestroy)(graph);
+    ms_graph_memory_change_begins();
+    const CUresult result = MS_REAL(cuGraphExecDestroy)(graph);
+    ms_graph_memory_change_ends();
+    return ms_graph_memory_launched(result);
 }
 
 CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
@@ -394,11 +422,13 @@ CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 CUresult ms_serve_cuDeviceGraphMemTrim(CUdevice device)
 {
-    const CUresult result = ms_graph_memory_launched(MS_REAL(cuDeviceGraphMemTrim)(device));
+    ms_graph_memory_change_begins();
+    const CUresult result = MS_REAL(cuDeviceGraphMemTrim)(device);
+    ms_graph_memory_change_ends();
     if (result == CUDA_SUCCESS) {
         ms_graph_memory_trimmed(device);
     }
-    return result;
+    return ms_graph_memory_launched(result);
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
@@ -423,12 +453,11 @@ static bool launched_before(const void *function)
  * allocations take on this stream only the driver knows: room is made once it has too little. */
 static CUresult launch_known(send_graph *send, CUgraphExec exec, CUstream stream, bool allocates)
 {
-    CUresult result = MS_GATED(send(exec, stream));
-    if (allocates) {
-        result = result == CUDA_ERROR_OUT_OF_MEMORY ? supplied(send, exec, stream)
-                                                    : ms_graph_memory_launched(result);
+    if (!allocates) {
+        return MS_GATED(send(exec, stream));
     }
-    return result;
+    const CUresult result = sent(send, exec, stream, true);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? supplied(send, exec, stream, false) : result;
 }
 
 /* A launch that failed was not the first: the next one takes the memory. */
@@ -438,9 +467,9 @@ static CUresult launch_graph(send_graph *send, CUgraphExec exec, CUstream stream
     const enum ms_graph_memory memory = ms_graph_memory_of(exec);
     CUresult result;
     if (memory == MS_GRAPH_MEMORY_LACKS) {
-        result = supplied(send, exec, stream);
+        result = supplied(send, exec, stream, first);
     } else if (first) {
-        result = watched(send, exec, stream);
+        result = watched(send, exec, stream, memory != MS_GRAPH_MEMORY_NONE);
     } else {
         result = launch_known(send, exec, stream, memory == MS_GRAPH_MEMORY_HAD);
     }

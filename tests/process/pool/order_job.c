@@ -682,14 +682,14 @@ static void *launches_and_trims(void *unused)
     MUST(cuMemsetD8Async(piece, 1, BLOCK_BYTES, mine));
     MUST(cuMemFreeAsync(piece, mine));
     MUST(cuStreamEndCapture(mine, &graph));
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    MUST(cuGraphDestroy(graph));
     for (int i = 0; i < LAUNCHES; i++) {
+        MUST(cuGraphInstantiate(&exec, graph, 0)); /* a first launch is measured */
         MUST(cuGraphLaunch(exec, mine));
         MUST(cuStreamSynchronize(mine));
         MUST(cuDeviceGraphMemTrim(0));
+        MUST(cuGraphExecDestroy(exec));
     }
-    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
     return unused;
 }
 

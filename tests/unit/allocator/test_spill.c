@@ -489,6 +489,7 @@ static struct {
     ms_arenas_t *arenas;
     ms_addr_t addr;
     ms_status_t (*set_access)(void *ctx, ms_addr_t addr, uint64_t bytes);
+    ms_status_t (*map)(void *ctx, ms_addr_t addr, uint64_t bytes, ms_handle_t chunk);
 } meanwhile;
 
 static ms_status_t set_access_and_free(void *ctx, ms_addr_t addr, uint64_t bytes)
@@ -531,6 +532,43 @@ Test(spill, dead_before_the_way_back)
     rig_check_contents(rig, &block);
     rig_free(rig, arena, MS_STREAM_DEVICE);
     rig_free(rig, block, MS_STREAM_DEVICE);
+    ms_arenas_destroy(arenas);
+    rig_end(rig);
+}
+
+/* A framework's first report on a block comes while part of it is between two places. */
+static ms_status_t map_and_report(void *ctx, ms_addr_t addr, uint64_t bytes, ms_handle_t chunk)
+{
+    ms_arenas_t *arenas = meanwhile.arenas;
+    if (arenas != NULL && addr - meanwhile.addr < 32 * MIB) {
+        meanwhile.arenas = NULL;
+        cr_assert_eq(ms_arenas_allocated(arenas, meanwhile.addr + 31 * MIB, MIB / 2, 0, UINT64_MAX),
+                     MS_OK);
+    }
+    return meanwhile.map(ctx, addr, bytes, chunk);
+}
+
+Test(spill, becomes_an_arena_on_the_way)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_event_sink none = {0};
+    cr_assert_eq(ms_arenas_create(3, rig->pool, none, &meanwhile.arenas), MS_OK);
+    ms_arenas_t *arenas = meanwhile.arenas;
+    struct ms_block_info arena = rig_write_new(rig, 32 * MIB);
+    struct ms_block_info block = rig_write_new(rig, 32 * MIB);
+    struct ms_device_ops *ops = (struct ms_device_ops *)ms_dry_ops(rig->dry);
+    meanwhile.map = ops->map;
+    meanwhile.addr = arena.addr;
+    ops->map = map_and_report;
+    struct ms_block_info more = rig_write_new(rig, 8 * MIB);
+    cr_assert_null(meanwhile.arenas);
+    cr_assert_eq(spill_stats(rig).spilled_bytes, 8 * MIB);
+    cr_assert_eq(rig_stats(rig).unbacked_bytes, 0);
+    rig_check(rig);
+    rig_check_contents(rig, &arena);
+    rig_free(rig, arena, MS_STREAM_DEVICE);
+    rig_free(rig, block, MS_STREAM_DEVICE);
+    rig_free(rig, more, MS_STREAM_DEVICE);
     ms_arenas_destroy(arenas);
     rig_end(rig);
 }
